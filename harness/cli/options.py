@@ -1,0 +1,70 @@
+"""Options that several commands share, and how they print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from harness import catalog
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Entry(click.ParamType):  # type: ignore[type-arg]
+    """A name in `model_configs/`, or a path; completes the names."""
+
+    def __init__(self, *kinds: catalog.Kind) -> None:
+        self.name = " or ".join(kind.removesuffix("s").replace("studie", "study") for kind in kinds)
+        self._kinds = kinds
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Known names that start with what was typed, then files."""
+        known = [name for kind in self._kinds for name in catalog.names(kind) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]
+
+
+class Gpu(click.ParamType):  # type: ignore[type-arg]
+    """A key of `gpus.yaml`; completes the known ones. What it means is checked where it is used."""
+
+    name = "gpu"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Known GPUs that start with what was typed."""
+        from harness.hardware import known_systems
+
+        return [CompletionItem(key) for key in known_systems() if key.startswith(incomplete)]
+
+
+def study_options(function: F) -> F:
+    """`-a`, `--set` and `--gpu`: change a study from the command line."""
+    for option in (
+        click.option("--gpu", "systems", multiple=True, type=Gpu(), help="GPU to use instead of the study's. Repeatable."),
+        click.option("--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: workloads.decode.kvsl=65536."),
+        click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Replace an axis: G=1,2,4 or G=2^0..2^6."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def pricing_options(function: F) -> F:
+    """`--on`, `--allow-extrapolation` and `--tables-as-is`."""
+    for option in (
+        click.option("--tables-as-is", is_flag=True, help="Take NVFP4 GEMM rows as they are, although un-tuned at small m."),
+        click.option("--allow-extrapolation", is_flag=True, help="Answer outside the measured range where an error band is known."),
+        click.option("--on", type=click.Choice(["auto", "tables", "roofline"]), default="auto", show_default=True,
+                     help="Who answers: published kernel measurements or the roofline; auto prefers the tables."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def echo_json(data: Any) -> None:
+    """Print JSON, one document."""
+    click.echo(json.dumps(data, indent=2, allow_nan=False))

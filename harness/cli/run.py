@@ -1,0 +1,125 @@
+"""`trtllm-harness run`: price a study or suite and write its report."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.options import Entry, echo_json, json_option, pricing_options, study_options
+from harness.errors import ExitCode, UsageError
+from harness.runner.plan import make_plan
+from harness.runner.price_run import PriceOptions, Progress, run_priced
+from harness.spec.load import Overrides, load_suite
+
+if TYPE_CHECKING:
+    from harness.results.store import Run
+
+#: Provenances that can be made again at no cost; only such a run may be replaced.
+_REPRODUCIBLE = {"composed", "modelled"}
+
+
+@click.command("run")
+@click.argument("study", type=Entry("studies", "suites"))
+@study_options
+@pricing_options
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Run folder to write.")
+@click.option("--resume", is_flag=True, help="Complete the run that is in --out.")
+@click.option("--replace", is_flag=True, help="Price anew what is in --out; refused where it holds measured rows.")
+@click.option("--report/--no-report", default=True, show_default=True, help="Write the report into --out.")
+@click.option("--yes", is_flag=True, help="Accept a sweep of more than 20,000 cases.")
+@json_option
+def command(
+    study: str, axes: tuple[str, ...], sets: tuple[str, ...], systems: tuple[str, ...], on: str,
+    allow_extrapolation: bool, tables_as_is: bool, out: Path, resume: bool, replace: bool, report: bool, yes: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Price STUDY (a study or suite, by name or path) and write records and report to --out.
+
+    \b
+    trtllm-harness run demo --out reports/demo
+    trtllm-harness run a1d-group-size-decode --gpu b200_sxm -a G=8,16,32 --out reports/g
+    """
+    suite, studies = load_suite(study, Overrides(axes, sets, systems))
+    plan = make_plan(suite, studies, allow_large=yes)
+    if replace:
+        _clear(out)
+    options = PriceOptions(on, allow_extrapolation, tables_as_is)  # type: ignore[arg-type]
+    with _progress(len(plan.steps), quiet=as_json) as progress:
+        run_priced(plan, out, options, resume=resume, progress=progress)
+    from harness.results.store import read_run
+
+    finished = read_run(out)
+    index = _write_report(finished, out) if report else None
+    if as_json:
+        echo_json(_summary(finished, index))
+    else:
+        _print_summary(finished, index)
+    if finished.damage:
+        for text in finished.damage:
+            click.echo(f"warning: {text}", err=True)
+        click.get_current_context().exit(ExitCode.INCOMPLETE)
+
+
+def _clear(out: Path) -> None:
+    """Remove a run that can be priced again; anything else stays and is an error."""
+    from harness.results.store import is_run, read_attempts
+
+    if not is_run(out):
+        return
+    kept = Counter(one.record.provenance for one in read_attempts(out)[0] if one.record.provenance not in _REPRODUCIBLE)
+    if kept:
+        held = ", ".join(f"{count} {provenance}" for provenance, count in kept.items())
+        raise UsageError(f"{out} holds {held} rows, which --replace never throws away; take another --out")
+    shutil.rmtree(out)
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Progress]:
+    """A bar on a terminal, a line per tenth elsewhere."""
+    if quiet:
+        yield lambda _: None
+        return
+    if sys.stderr.isatty():
+        with click.progressbar(length=total, label="pricing", file=sys.stderr) as bar:
+            yield bar.update
+        return
+    seen = 0
+
+    def lines(done: int) -> None:
+        nonlocal seen
+        before, seen = seen, seen + done
+        if seen == total or seen * 10 // max(total, 1) > before * 10 // max(total, 1):
+            click.echo(f"priced {seen}/{total}", err=True)
+
+    yield lines
+
+
+def _write_report(run: Run, out: Path) -> Path:
+    from harness.report import write_report
+
+    return write_report([run], out)
+
+
+def _summary(run: Run, index: Path | None) -> dict[str, object]:
+    return {
+        "run": str(run.path),
+        "report": str(index) if index else None,
+        "cases": len(run.records),
+        "status": {str(status): int(count) for status, count in run.records["status"].value_counts().items()},
+        "answered_by": run.environment.get("answered_by", {}),
+    }
+
+
+def _print_summary(run: Run, index: Path | None) -> None:
+    from harness.report import print_summary
+
+    print_summary(run)
+    if index:
+        click.echo(f"report: {index}")

@@ -1,0 +1,34 @@
+"""Which pricer answers: `--on tables|roofline|auto`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from harness.hardware import load_system
+from harness.pricing.base import KernelPricer
+from harness.pricing.roofline import RooflinePricer
+
+On = Literal["auto", "tables", "roofline"]
+
+
+def select_pricer(
+    on: On, system_key: str, *, allow_extrapolation: bool = False, as_is: bool = False
+) -> tuple[KernelPricer, str]:
+    """Return the pricer for one system and why it was taken.
+
+    `auto` takes the tables where they are installed and hold the GPU, else the roofline. Raises MissingExtra or UsageError
+    when tables are asked for by name and cannot answer.
+    """
+    system = load_system(system_key)
+    if on == "roofline":
+        return RooflinePricer(system), "asked for"
+    from harness.pricing.tables import TablesPricer, tables_available, tabled_systems
+
+    if on == "auto":
+        available, why = tables_available()
+        if not available:
+            return RooflinePricer(system), why
+        if system_key not in tabled_systems():
+            return RooflinePricer(system), f"no published TensorRT-LLM kernel measurements of {system.gpu_name}"
+    pricer = TablesPricer(system_key, allow_extrapolation=allow_extrapolation, as_is=as_is)
+    return pricer, "asked for" if on == "tables" else "published kernel measurements are installed"

@@ -1,0 +1,8 @@
+"""Reports: what runs say, as a page, as Markdown, as CSV and on a terminal."""
+
+from __future__ import annotations
+
+from harness.report.terminal import print_summary, terminal_summary
+from harness.report.write import write_report
+
+__all__ = ["print_summary", "terminal_summary", "write_report"]

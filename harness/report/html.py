@@ -1,0 +1,84 @@
+"""The report as one page: `index.html` holds its styles, scripts, plots and rows and fetches nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import __version__
+from harness.report import glossary, tables
+from harness.report.content import Report, Section
+from harness.report.findings import findings_of
+from harness.report.rows import rows_payload
+from harness.results.metrics import format_value, significant
+
+if TYPE_CHECKING:
+    from harness.report.plots import Panel
+
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+_HEADLINE_EDGES = 6
+
+
+def render_html(report: Report) -> str:
+    """Return the page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    figures: list[dict[str, Any]] = []
+    numbers = {id(panel): number for number, panel in enumerate(_panels(report, figures))}
+    several = len(report.badges) > 1
+    environment.globals |= {
+        "systems": report.systems,
+        "figure_index": lambda panel: numbers[id(panel)],
+        "figure_value": significant,
+        "significant": significant,
+        "percent": lambda share: format_value(share, "percent"),
+        "category_name": lambda name: glossary.CATEGORIES.get(name, name),
+        "categories_in": categories_in,
+        "flag_meaning": glossary.flag_meaning,
+        "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
+        "provenance_note": lambda name: f"[{name}]" if several else "",
+    }
+    return environment.get_template("index.html.j2").render(
+        report=report,
+        version=__version__,
+        findings=findings_of(report),
+        edges=report.edges,
+        headline_edges=_HEADLINE_EDGES,
+        not_ok=tables.not_ok_table(report.records, report.systems),
+        flags=tables.flags_table(report.records),
+        environments=[(run.path.name, tables.environment_table(run.environment)) for run in report.runs],
+        glossary=glossary.glossary(),
+        sources=glossary.SOURCES,
+        css=(_TEMPLATES / "report.css").read_text(),
+        script=(_TEMPLATES / "report.js").read_text(),
+        plotly=get_plotlyjs(),
+        figures=script_json(figures),
+        rows=script_json(rows_payload(report.records, report.ops, report.systems)),
+    )
+
+
+def _panels(report: Report, figures: list[dict[str, Any]]) -> Iterable[Panel]:
+    """Every panel in the order of the page, its figure added to `figures`."""
+    for section in report.sections:
+        for chart in section.charts:
+            for panel in chart.panels:
+                figures.append(panel.figure)
+                yield panel
+
+
+def script_json(data: object) -> str:
+    """JSON that may stand inside a script element; NaN is no JSON and raises ValueError."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def categories_in(section: Section) -> dict[str, str]:
+    """Categories of ops that the bars of a section show, in order."""
+    used = {segment.category for shares in section.shares for bar in shares.bars for segment in bar.segments}
+    return {name: title for name, title in glossary.CATEGORIES.items() if name in used}

@@ -1,0 +1,78 @@
+"""Which panels and lines a plot has: rows of one study, split until no line has two points at the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.report.glossary import short_name
+from harness.report.values import text
+from harness.spec.expand import matches
+from harness.spec.study import Plot
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Columns of observations that say where a row lies, besides the coordinates of its study.
+_PLACE = ("series", "system", "phase")
+_FACTS = frozenset({"attempt_id", "case_id", "value", "roofline", "source", "flags", *_PLACE})
+
+
+def kept(observations: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows with a value at the wanted coordinates."""
+    answered = observations[observations["value"].notna()]
+    return answered[[matches(where, place) for place in answered.to_dict("records")]]
+
+
+def coordinates_of(frame: pd.DataFrame) -> list[str]:
+    """Columns that say where a row lies."""
+    return [*_PLACE, *(name for name in frame.columns if name not in _FACTS)]
+
+
+def line_columns(frame: pd.DataFrame, plot: Plot) -> list[str]:
+    """The coordinates that tell lines apart: the one that the plot names, then whatever would make a line ambiguous.
+
+    Series are never joined into one line: they differ in shape.
+    """
+    taken = {plot.x, plot.panels}
+    columns = [plot.lines] if plot.lines in frame.columns and plot.lines not in taken else []
+    panels = [plot.panels] if plot.panels in frame.columns else []
+    spare = [name for name in coordinates_of(frame) if name not in {*taken, *columns} and _varies(frame, name)]
+    if "series" in spare and _groups(frame, [*panels, *columns, "series"]) > _groups(frame, [*panels, *columns]):
+        columns.append("series")
+    for name in spare:
+        points = [*panels, *columns, plot.x]
+        if name not in columns and frame.duplicated(points).any() and _groups(frame, [*points, name]) > _groups(frame, points):
+            columns.append(name)
+    return columns
+
+
+def split(frame: pd.DataFrame, columns: list[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """Parts of a frame by the values of `columns`, in order of appearance; the whole frame where there are none."""
+    if not columns:
+        return [((), frame)]
+    return list(frame.groupby(columns, sort=False, dropna=False))
+
+
+def line_label(columns: list[str], place: tuple[Any, ...]) -> str:
+    """`batch 8, KVSL 32768`; the name of a series or a GPU stands alone."""
+    named = zip(columns, place, strict=True)
+    return ", ".join(str(value) if name in _PLACE else f"{short_name(name)} {text(value)}" for name, value in named)
+
+
+def common(frame: pd.DataFrame, besides: set[str]) -> str:
+    """What all rows have in common, as one line above a plot: `decode, KVSL 32768`."""
+    parts = []
+    for name in ("phase", *(name for name in coordinates_of(frame) if name not in _PLACE), "series", "system"):
+        values = frame[name].dropna().unique()
+        if len(values) == 1 and values[0] != "" and name not in besides:
+            parts.append(str(values[0]) if name in _PLACE else f"{short_name(name)} {text(values[0])}")
+    return ", ".join(parts)
+
+
+def _varies(frame: pd.DataFrame, name: str) -> bool:
+    return int(frame[name].nunique(dropna=False)) > 1
+
+
+def _groups(frame: pd.DataFrame, columns: list[str]) -> int:
+    return len(frame[columns].drop_duplicates()) if columns else 1

@@ -1,0 +1,132 @@
+"""The report as Markdown: the words and tables of the page, without its plots and without every single row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.report import tables
+from harness.report.content import Report, Section
+from harness.report.findings import findings_of
+from harness.report.glossary import flag_meaning, glossary
+from harness.report.shares import shares_table
+from harness.report.tables import Table
+
+_MARKS = {"supports": "✓ supports", "contradicts": "✗ contradicts", "cannot tell": "? cannot tell"}
+
+
+def render_markdown(report: Report) -> str:
+    """Return the text."""
+    lines = [*_head(report), *_findings(report)]
+    for section in report.sections:
+        lines += _section(section, report)
+    lines += _tail(report)
+    return "\n".join(lines) + "\n"
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"# {report.title}"
+    yield ""
+    if report.about:
+        yield report.about
+        yield ""
+    for provenance, what in report.badges.items():
+        yield f"**{provenance}**: {what}"
+        yield ""
+    for text in report.damage:
+        yield f"> {text}"
+        yield ""
+    for name, value in report.facts():
+        yield f"- {name}: {value}"
+    yield ""
+    yield "Plots: `index.html`. Every row with every column: `records.csv`."
+    yield ""
+
+
+def _findings(report: Report) -> Iterator[str]:
+    several = len(report.badges) > 1
+    yield "## Findings"
+    yield ""
+    if report.edges:
+        yield f"### Cliffs ({len(report.edges)})"
+        yield ""
+        for section, edge in report.edges:
+            note = f" [{section.provenance}]" if several else ""
+            yield f"- **{report.systems.get(edge.system, edge.system)}** {edge.text} (`{section.study.name}`){note}"
+        yield ""
+    for verdict, claims in findings_of(report).items():
+        yield f"### {_MARKS.get(verdict, verdict)} ({len(claims)})"
+        yield ""
+        for claim in claims:
+            yield f"- **{claim.guideline}** {claim.statement}{f' [{claim.provenance}]' if several else ''}"
+            yield from (f"  - {system}: {finding}" for system, finding in claim.told)
+        yield ""
+
+
+def _section(section: Section, report: Report) -> Iterator[str]:
+    study = section.study
+    yield f"## {', '.join(study.guidelines)} {study.title}".replace("##  ", "## ")
+    yield ""
+    counts = ", ".join(f"{count} {status}" for status, count in section.counts.items())
+    yield f"`{study.name}`, {section.provenance}, level {study.level}: {counts}"
+    yield ""
+    if study.about:
+        yield study.about
+        yield ""
+    if study.limits:
+        yield "What the data cannot show:"
+        yield ""
+        yield from (f"- {text}" for text in study.limits)
+        yield ""
+    if section.verdicts:
+        yield "### Verdicts"
+        yield ""
+        yield from _table(tables.claims_table(section.verdicts, report.systems))
+    for effect in section.effects:
+        yield f"### Effect of {effect.title}"
+        yield ""
+        yield f"{effect.tables[0].about} {effect.tables[0].title.capitalize()}."
+        yield ""
+        yield from _table(effect.tables[0])
+    if section.shares:
+        yield "### Where time goes"
+        yield ""
+        yield from _table(shares_table(section.shares))
+    if section.cliffs:
+        yield "### Cliffs"
+        yield ""
+        yield from _table(tables.cliffs_table(section.cliffs, report.systems))
+    if section.flags:
+        yield "Flagged rows:"
+        yield ""
+        yield from (f"- `{flag}` {count}: {flag_meaning(flag)}" for flag, count in section.flags.items())
+        yield ""
+
+
+def _tail(report: Report) -> Iterator[str]:
+    left = tables.not_ok_table(report.records, report.systems)
+    if left.rows:
+        yield f"## {left.title}"
+        yield ""
+        yield left.about
+        yield ""
+        yield from _table(left)
+    for run in report.runs:
+        yield f"## Environment of {run.path.name}"
+        yield ""
+        yield from _table(tables.environment_table(run.environment))
+    yield "## Glossary"
+    yield ""
+    yield from (f"- **{term}**: {meaning}" for term, meaning in glossary())
+
+
+def _table(table: Table) -> Iterator[str]:
+    """A table in GitHub's Markdown; what would break a cell is escaped."""
+    yield f"| {' | '.join(_escaped(column.heading) for column in table.columns)} |"
+    yield f"|{'|'.join('--:' if column.numeric else '---' for column in table.columns)}|"
+    for row in table.rows:
+        yield f"| {' | '.join(_escaped(cell.text) for cell in row)} |"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")

@@ -1,0 +1,243 @@
+"""Plots of a study: plain plotly.js figures, one for each panel, with one legend for all of them.
+
+A line is one value of `lines`; what is priced from measurements is drawn through, the roofline is a second, dashed line in
+the same colour. Nothing is averaged: where a plot leaves coordinates open, every combination gets a line of its own. Only
+`ok` rows get here. Colours are those of the light scheme; `meta` of a trace holds both, and the page swaps them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.report import lines, scales
+from harness.report.glossary import axis_title
+from harness.report.palette import Ink, inks
+from harness.report.values import is_null, is_number, text
+from harness.results.metrics import METRICS, significant, time_column
+from harness.spec.claims import Quantity
+from harness.spec.study import Plot
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.analysis.cliffs import Cliff, Edge
+
+_CLIFF_INK = "#d9480f"
+_CLIFF_FILL = "rgba(217,72,15,0.10)"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One entry of a legend."""
+
+    label: str
+    ink: Ink
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One figure as plain data: {data, layout}."""
+
+    title: str
+    figure: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture of a study: panels side by side with a common legend and common axes."""
+
+    title: str
+    subtitle: str
+    """What all its rows have in common."""
+    provenance: str
+    keys: tuple[Key, ...]
+    panels: tuple[Panel, ...]
+    has_roofline: bool
+    has_flags: bool
+    has_cliffs: bool
+
+
+def build_chart(
+    plot: Plot,
+    observations: pd.DataFrame,
+    provenance: str,
+    systems: Mapping[str, str],
+    cliffs: Sequence[Cliff] = (),
+) -> Chart | None:
+    """Return the chart of `plot`, or None where no row belongs to it.
+
+    `observations` is what `harness.analysis.frame.observations` gives for the plot's quantity: one row for each ok case.
+    `systems` names the GPUs by their keys.
+    """
+    frame = lines.kept(observations, plot.where)
+    if plot.x in frame.columns:
+        frame = frame[frame[plot.x].notna()]
+    if frame.empty or plot.x not in frame.columns:
+        return None
+    bands = [cliff for cliff in cliffs if _is_of(cliff, plot, frame)]
+    frame = frame.assign(system=[systems.get(key, key) for key in frame["system"]])
+    columns = lines.line_columns(frame, plot)
+    keys = _keys(frame, plot, columns)
+    axes = _axes(frame, plot)
+    panels = []
+    panel_columns = [plot.panels] if plot.panels in frame.columns else []
+    for value, part in lines.split(frame, panel_columns):
+        traces = [
+            trace
+            for place, rows in sorted(lines.split(part, columns), key=lambda item: list(keys).index(item[0]))
+            for trace in _line_traces(rows, plot, keys[place], list(keys).index(place), provenance)
+        ]
+        here = [band for band in bands if plot.panels != "system" or systems.get(band.system, band.system) == value[0]]
+        figure = {"data": traces, "layout": _layout(axes, here)}
+        panels.append(Panel(lines.line_label(panel_columns, value), figure))
+    return Chart(
+        title=plot.title,
+        subtitle=lines.common(frame, {plot.x, plot.panels, *columns}),
+        provenance=provenance,
+        keys=tuple(keys.values()),
+        panels=tuple(panels),
+        has_roofline=provenance != "modelled" and bool(frame["roofline"].notna().any()),
+        has_flags=any(len(flags) for flags in frame["flags"]),
+        has_cliffs=any(panel.figure["layout"].get("shapes") for panel in panels),
+    )
+
+
+def _keys(frame: pd.DataFrame, plot: Plot, columns: list[str]) -> dict[tuple[Any, ...], Key]:
+    """The legend: one entry for each line, in order of size where lines are values of one number."""
+    places = [place for place, _ in lines.split(frame, columns)]
+    ordered = columns == [plot.lines] and all(is_number(place[0]) for place in places)
+    if ordered:
+        places.sort()
+    drawn = inks(len(places), ordered=ordered)
+    return {place: Key(lines.line_label(columns, place), ink) for place, ink in zip(places, drawn, strict=True)}
+
+
+def _axes(frame: pd.DataFrame, plot: Plot) -> dict[str, Any]:
+    """Both axes, the same for every panel so that heights compare."""
+    phases = frame["phase"].unique()
+    heights = [*frame["value"].tolist(), *frame["roofline"].dropna().tolist()]
+    title = quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "")
+    is_log = plot.y_scale == "log" and min(heights) > 0
+    return {
+        "xaxis": _x_axis(frame[plot.x].unique().tolist(), plot),
+        "yaxis": scales.log_axis(heights, title) if is_log else scales.linear_axis(heights, title),
+    }
+
+
+def _x_axis(values: list[Any], plot: Plot) -> dict[str, Any]:
+    title = axis_title(plot.x)
+    if plot.x_scale == "category" or not all(is_number(value) for value in values):
+        return scales.category_axis([text(value) for value in values], title)
+    if plot.x_scale == "log2" and min(values) > 0:
+        return scales.log2_axis(values, title)
+    return scales.linear_axis(values, title)
+
+
+def _line_traces(rows: pd.DataFrame, plot: Plot, key: Key, number: int, provenance: str) -> list[dict[str, Any]]:
+    """The line through the answers and, unless the answers are the roofline, the roofline below it."""
+    if all(is_number(value) for value in rows[plot.x]):
+        rows = rows.sort_values(plot.x, kind="stable")
+    modelled = provenance == "modelled"
+    answers = _trace(rows, plot, key, number, "value", dashed=modelled) | {
+        "mode": "lines+markers",
+        "text": [_hover(row, plot, key.label, modelled=modelled) for row in rows.to_dict("records")],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {
+            "size": 8,
+            "color": key.ink.light,
+            "line": {"width": 1.5, "color": key.ink.light},
+            "symbol": [f"{key.ink.symbol}-open" if len(flags) else key.ink.symbol for flags in rows["flags"]],
+        },
+    }
+    limits = rows[rows["roofline"].notna()]
+    if modelled or limits.empty:
+        return [answers]
+    return [_trace(limits, plot, key, number, "roofline", dashed=True) | {"mode": "lines", "hoverinfo": "skip"}, answers]
+
+
+def _trace(rows: pd.DataFrame, plot: Plot, key: Key, number: int, column: str, *, dashed: bool) -> dict[str, Any]:
+    category = plot.x_scale == "category" or not all(is_number(value) for value in rows[plot.x])
+    return {
+        "type": "scatter",
+        "name": key.label,
+        "x": [text(value) for value in rows[plot.x]] if category else rows[plot.x].tolist(),
+        "y": rows[column].tolist(),
+        "line": {"color": key.ink.light, "width": 1.5 if dashed else 2.25, "dash": "6px,4px" if dashed else "solid"},
+        "opacity": 0.8 if dashed else 1.0,
+        "showlegend": False,
+        "meta": {"key": number, "light": key.ink.light, "dark": key.ink.dark, "is": column},
+    }
+
+
+def _hover(row: Mapping[str, Any], plot: Plot, label: str, *, modelled: bool) -> str:
+    unit = METRICS[plot.y.measure].unit
+    head = ", ".join(part for part in (label, f"{axis_title(plot.x).split(',')[0]} {text(row[plot.x])}") if part)
+    told = [f"<b>{significant(row['value'])} {unit}</b>{' (roofline)' if modelled else ''}"]
+    if not modelled and not is_null(row["roofline"]):
+        told.append(f"roofline {significant(row['roofline'])} {unit}")
+    if not is_null(row["source"]):
+        told.append(f"source: {row['source']}")
+    if len(row["flags"]):
+        told.append(f"flags: {', '.join(row['flags'])}")
+    return "<br>".join([head, *told])
+
+
+def _layout(axes: dict[str, Any], bands: Sequence[Cliff]) -> dict[str, Any]:
+    from harness.analysis.cliffs import edges
+
+    layout: dict[str, Any] = {
+        "height": 320,
+        "margin": {"l": 58, "r": 12, "t": 14, "b": 48},
+        "hovermode": "closest",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "showlegend": False,
+        **axes,
+    }
+    found = edges(bands) if axes["xaxis"]["type"] != "category" else []
+    if found:
+        layout["shapes"] = [_band(edge) for edge in found]
+        layout["annotations"] = [_band_text(edge, log=axes["xaxis"]["type"] == "log") for edge in found]
+    return layout
+
+
+def _band(edge: Edge) -> dict[str, Any]:
+    return {
+        "type": "rect", "xref": "x", "yref": "paper", "x0": edge.low, "x1": edge.high, "y0": 0, "y1": 1,
+        "fillcolor": _CLIFF_FILL, "line": {"width": 0}, "layer": "below",
+    }  # fmt: skip
+
+
+def _band_text(edge: Edge, *, log: bool) -> dict[str, Any]:
+    """How large the cliff is, at the top of its band. On a logarithmic axis plotly.js takes exponents here."""
+    factors = [cliff.factor for cliff in edge.cliffs]
+    least, most = significant(min(factors), 2), significant(max(factors), 2)
+    return {
+        "x": math.log10(edge.low * edge.high) / 2 if log else (edge.low + edge.high) / 2,
+        "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
+        "text": f"×{most}" if least == most else f"×{least}–{most}", "font": {"size": 11, "color": _CLIFF_INK},
+    }  # fmt: skip
+
+
+def _is_of(cliff: Cliff, plot: Plot, frame: pd.DataFrame) -> bool:
+    """Whether a cliff lies on the axis of the plot, among its rows, and is one of its quantity."""
+    if cliff.axis != plot.x or (plot.y.op and cliff.op != plot.y.op):
+        return False
+    drawn = set(frame["attempt_id"])
+    return any(attempt in drawn for attempt in cliff.attempt_ids)
+
+
+def quantity_title(quantity: Quantity, phase: str) -> str:
+    """Title of an axis with its unit: `attention, one layer (µs)`, `Decode step (ms)`."""
+    unit = METRICS[quantity.measure].unit
+    what = quantity.op or quantity.category
+    if quantity.measure == "tok_s_per_gpu":
+        return f"{METRICS['tok_s_per_gpu'].title} ({unit})"
+    if quantity.measure in {"tflop_per_s", "gb_per_s"}:
+        return f"{what or METRICS[quantity.measure].title} ({unit})"
+    if not what:
+        return f"{METRICS[time_column(phase)].title if phase else 'Time of the phase'} ({unit})"
+    return f"{what}, one layer ({unit})" if quantity.measure == "time_us" else f"{what}, all layers ({unit})"

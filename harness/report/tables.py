@@ -1,0 +1,167 @@
+"""Tables as plain objects: the page, Markdown and the terminal all print the same ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.report.glossary import STATUSES, flag_meaning, short_name
+from harness.report.values import text
+from harness.results.metrics import significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.analysis.claims import Verdict
+    from harness.analysis.cliffs import Cliff
+
+
+#: Longer texts wrap.
+_SENTENCE = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `unit` is printed beside the title and holds for every cell."""
+
+    title: str
+    unit: str = ""
+    numeric: bool = False
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A printed value. `tone` names a shade that repeats what the text says, never more than it."""
+
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns and rows with a title and the line above it that says what all rows are about."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    about: str = ""
+
+    @property
+    def wide(self) -> tuple[bool, ...]:
+        """For each column whether some cell holds a sentence, which wraps."""
+        return tuple(
+            any(len(row[index].text) > _SENTENCE for row in self.rows) for index in range(len(self.columns))
+        )
+
+
+def table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[str | Cell]], about: str = "") -> Table:
+    """A table from texts or cells."""
+    cells = tuple(tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
+    return Table(title, tuple(columns), cells, about)
+
+
+def claims_table(verdicts: Sequence[Verdict], systems: Mapping[str, str]) -> Table:
+    """Each claim on each GPU: the verdict, the numbers it rests on, the threshold."""
+    columns = [Column("Guideline"), Column("GPU"), Column("Verdict"), Column("Finding"), Column("Threshold")]
+    rows = [
+        [
+            verdict.guideline,
+            systems.get(verdict.system, verdict.system),
+            Cell(verdict.verdict, verdict.verdict.replace(" ", "-")),
+            verdict.finding,
+            verdict.threshold,
+        ]
+        for verdict in verdicts
+    ]
+    return table("Verdicts", columns, rows)
+
+
+def cliffs_table(cliffs: Sequence[Cliff], systems: Mapping[str, str]) -> Table:
+    """Where a case breaks from its neighbours: edge, factor, op, the times on both sides."""
+    columns = [
+        Column("GPU"), Column("Series"), Column("Phase"), Column("Edge"), Column("At"), Column("Op"),
+        Column("Before", "ms", numeric=True), Column("After", "ms", numeric=True), Column("Factor", "×", numeric=True),
+    ]  # fmt: skip
+    rows = [
+        [
+            systems.get(cliff.system, cliff.system),
+            cliff.series,
+            cliff.phase,
+            f"{short_name(cliff.axis)} ({text(cliff.low)}, {text(cliff.high)}]",
+            cliff.where,
+            cliff.op,
+            significant(cliff.time_ms_low),
+            significant(cliff.time_ms_high),
+            significant(cliff.factor, 3),
+        ]
+        for cliff in cliffs
+    ]
+    return _without_empty(table("Cliffs", columns, rows))
+
+
+def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
+    """Rows without a number, those with the same reason on the same GPU together."""
+    columns = [
+        Column("Status"), Column("Study"), Column("GPU"), Column("Cases", numeric=True), Column("At"), Column("Reason"),
+    ]  # fmt: skip
+    left = records[records["status"] != "ok"]
+    rows = []
+    for (status, study, system, reason), part in left.groupby(
+        ["status", "study", "system", "reason"], sort=False, dropna=False
+    ):
+        where = "; ".join(dict.fromkeys(_place(row) for row in part.to_dict("records")))
+        cell = Cell(status, f"status-{status}")
+        rows.append([cell, study, systems.get(system, system), str(len(part)), where, text(reason) or STATUSES[status]])
+    return table("Rows without a number", columns, rows, "Never drawn and never part of a statistic.")
+
+
+def flags_table(records: pd.DataFrame) -> Table:
+    """Every flag among the ok rows, what it means and where it occurs."""
+    ok = records[records["status"] == "ok"]
+    counts: dict[str, dict[str, int]] = {}
+    for flags, study in zip(ok["flags"], ok["study"], strict=True):
+        for flag in flags:
+            counts.setdefault(flag, {}).setdefault(study, 0)
+            counts[flag][study] += 1
+    columns = [Column("Flag"), Column("Meaning"), Column("Rows", numeric=True), Column("In")]
+    rows = [
+        [Cell(flag, "flag"), flag_meaning(flag), str(sum(studies.values())), ", ".join(f"{n} in {s}" for s, n in studies.items())]
+        for flag, studies in sorted(counts.items())
+    ]
+    return table("Flags", columns, rows)
+
+
+def environment_table(environment: Mapping[str, Any]) -> Table:
+    """What a run ran on and with, nested facts by dotted names."""
+    return table("Environment", [Column("Fact"), Column("Value")], _flat(environment, ""))
+
+
+def _flat(facts: Mapping[str, Any], prefix: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name}.")
+        else:
+            shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+            rows.append([f"{prefix}{name}", shown])
+    return rows
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Where a record lies: its phase and its coordinates."""
+    place = json.loads(record["coordinates"])
+    parts = [f"{short_name(name)} {text(value)}" for name, value in place.items()]
+    return " ".join(part for part in (record["series"], record["phase"], ", ".join(parts)) if part)
+
+
+def _without_empty(whole: Table) -> Table:
+    """The table without columns in which nothing stands."""
+    used = [i for i in range(len(whole.columns)) if any(row[i].text for row in whole.rows)]
+    rows = tuple(tuple(row[i] for i in used) for row in whole.rows)
+    return Table(whole.title, tuple(whole.columns[i] for i in used), rows, whole.about)

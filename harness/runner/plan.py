@@ -1,0 +1,100 @@
+"""Plan a suite: every case in order, judged by lint, counted before anything is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.hardware import load_system
+from harness.lint import Finding, lint_case
+from harness.spec.expand import PlannedCase, count_cases, expand
+from harness.spec.load import base_variant
+from harness.spec.study import Study, Suite
+
+#: A sweep larger than this is asked about: `--yes` runs it.
+LARGE_SWEEP = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One case of the plan. `rejection` says which lint errors keep it from being asked at all."""
+
+    number: int
+    planned: PlannedCase
+    rejection: str = ""
+
+    @property
+    def will_run(self) -> bool:
+        """Whether this case will be asked."""
+        return not self.rejection and not self.planned.skip_reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All cases of a suite, in the order in which they run."""
+
+    suite: Suite
+    studies: tuple[Study, ...]
+    steps: tuple[Step, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Counts for people and scripts."""
+        rejected = sum(bool(step.rejection) for step in self.steps)
+        skipped = sum(bool(step.planned.skip_reason) for step in self.steps)
+        return {
+            "suite": self.suite.name,
+            "cases": len(self.steps),
+            "distinct_cases": len({(step.planned.case.case_id, step.planned.level) for step in self.steps}),
+            "to_run": len(self.steps) - rejected - skipped,
+            "rejected": rejected,
+            "skipped": skipped,
+            "per_study": dict(Counter(step.planned.study for step in self.steps)),
+            "per_system": dict(Counter(step.planned.case.system for step in self.steps)),
+        }
+
+
+def make_plan(suite: Suite, studies: Sequence[Study], *, allow_large: bool = False) -> Plan:
+    """Expand and lint every study of a suite.
+
+    Raises UsageError with all findings: unknown GPUs, impossible axis values, empty sweeps, and more than 20,000 cases
+    unless `allow_large`.
+    """
+    _check_size(studies, allow_large)
+    findings: list[str] = []
+    planned: list[PlannedCase] = []
+    for study in studies:
+        try:
+            for system in dict.fromkeys(key for part in study.parts for key in part.systems):
+                load_system(system)
+            planned += expand(study, base_variant(study))
+        except UsageError as error:
+            findings += error.findings
+    if findings:
+        raise UsageError(*dict.fromkeys(findings))
+    steps = (Step(number, one, _rejection(one)) for number, one in enumerate(planned))
+    return Plan(suite, tuple(studies), tuple(steps))
+
+
+def _check_size(studies: Sequence[Study], allow_large: bool) -> None:
+    sizes = {study.name: count_cases(study) for study in studies}
+    total = sum(sizes.values())
+    if total > LARGE_SWEEP and not allow_large:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise UsageError(
+            f"{total:,} cases are more than {LARGE_SWEEP:,} ({largest}: {sizes[largest]:,}); "
+            "narrow an axis with -a NAME=VALUES, or say --yes to run them all"
+        )
+
+
+def _rejection(planned: PlannedCase) -> str:
+    if planned.skip_reason:
+        return ""
+    errors = [finding for finding in lint_case(planned.case) if finding.severity == "error"]
+    return "; ".join(_text(finding) for finding in errors)
+
+
+def _text(finding: Finding) -> str:
+    return f"{finding.rule}: {finding.message}"

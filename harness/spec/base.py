@@ -1,0 +1,73 @@
+"""The base of every YAML-backed model: frozen, no unknown keys, and errors that name file, field and value."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from harness.errors import UsageError
+
+
+class Spec(BaseModel):
+    """A frozen value object read from YAML; a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def to_yaml_data(self) -> dict[str, Any]:
+        """Plain data that reads back to an equal object: only what differs from the defaults."""
+        return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+
+
+def parse(model: type[SpecT], data: object, where: str) -> SpecT:
+    """Validate `data` as `model`; raise UsageError with every finding, each naming `where`, field and value."""
+    if not isinstance(data, Mapping):
+        raise UsageError(f"{where}: expected a mapping of fields, found {type(data).__name__}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        items: list[dict[str, Any]] = [dict(item) for item in error.errors()]
+        # A field that takes a name or a whole object complains twice about a wrong object; the text branch says nothing.
+        told = [item for item in items if item["type"] != "string_type" or item["loc"][-1] != "str"]
+        raise UsageError(*(_finding(model, item, where) for item in told or items)) from None
+
+
+def _finding(model: type[BaseModel], item: dict[str, Any], where: str) -> str:
+    location = [part for part in item["loc"] if not str(part).startswith("function-")]
+    field = ".".join(str(part) for part in location)
+    if item["type"] == "extra_forbidden":
+        known = sorted(_fields_at(model, location[:-1]))
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}" if known else ""
+        return f"{where}: unknown key '{field}'" + (f"; {hint}" if hint else "")
+    if item["type"] == "missing":
+        return f"{where}: '{field}' is missing"
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if isinstance(item["input"], Mapping | list | tuple | BaseModel):
+        return f"{where}: {field}: {message}" if field else f"{where}: {message}"
+    return f"{where}: {field}: {message} (found {item['input']!r})"
+
+
+def _fields_at(model: type[BaseModel], location: list[Any]) -> set[str]:
+    """The keys allowed at `location`, following nested models; empty where the type is not a model."""
+    candidates = [model]
+    for part in location:
+        following: list[type[BaseModel]] = []
+        for candidate in candidates:
+            field = candidate.model_fields.get(str(part))
+            following += _models_in(field.annotation) if field else []
+        candidates = following or candidates
+    return {field.alias or name for candidate in candidates for name, field in candidate.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in typing.get_args(annotation) for model in _models_in(argument)]

@@ -1,0 +1,62 @@
+"""How one model is spread over GPUs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from harness.spec.base import Spec
+
+Ways = Annotated[int, Field(gt=0)]
+
+
+class Parallelism(Spec):
+    """Tensor, pipeline, KV-sequence (Helix), expert and attention-data parallelism.
+
+    EP lives inside the tp·cp ranks of a stage and adds no GPU: ep · moe_tp = tp · cp.
+    """
+
+    tp: Ways = 1
+    pp: Ways = 1
+    cp: Ways = 1
+    """Ways the KV sequence is split in decode (`context_parallel_size`, Helix)."""
+    ep: Ways = 1
+    moe_tp: Ways | None = None
+    """Ways each expert is split; left out, tp·cp / ep."""
+    attention_dp: bool = False
+    """Attention replicated per rank, each with its own sequences."""
+    slots: Ways | None = None
+    """Expert slots under EPLB; left out, one per expert."""
+
+    @model_validator(mode="after")
+    def _experts_fill_the_stage(self) -> Parallelism:
+        ranks = self.tp * self.cp
+        if self.moe_tp is None:
+            if ranks % self.ep:
+                raise ValueError(f"ep {self.ep} does not divide the tp·cp = {ranks} ranks of a stage")
+        elif self.ep * self.moe_tp != ranks:
+            raise ValueError(f"ep {self.ep} · moe_tp {self.moe_tp} must equal tp·cp = {ranks}")
+        return self
+
+    @property
+    def world_size(self) -> int:
+        """GPUs of one model instance: tp·pp·cp."""
+        return self.tp * self.pp * self.cp
+
+    @property
+    def expert_tp(self) -> int:
+        """Ways each expert is split."""
+        return self.moe_tp or self.tp * self.cp // self.ep
+
+    @property
+    def dp(self) -> int:
+        """Attention data-parallel ways."""
+        return self.tp if self.attention_dp else 1
+
+    @property
+    def label(self) -> str:
+        """Short text for tables: `tp 4 · ep 4`."""
+        ways = [("tp", self.tp), ("pp", self.pp), ("kvp", self.cp), ("ep", self.ep)]
+        parts = [f"{name} {n}" for name, n in ways if n > 1] + (["ADP"] if self.attention_dp else [])
+        return " · ".join(parts) or "1 GPU"

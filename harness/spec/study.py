@@ -1,0 +1,142 @@
+"""A study: one sweep over a base variant with the claims it tests; a suite: a list of studies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from harness.spec.axes import HOLDS
+from harness.spec.base import Spec
+from harness.spec.claims import Claim, Quantity
+from harness.spec.variant import Variant
+
+#: What a time is of: the ops that a study names, all decoder layers, or these with embedding and lm_head. A pricer answers
+#: at the level asked; levels are never compared with each other.
+Level = Literal["op", "layer", "model"]
+
+Axes = dict[str, Any]
+Workloads = dict[str, dict[str, Any]]
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class Exclusion(Spec):
+    """Cases that are left out on purpose; they appear as `skipped` rows with the reason."""
+
+    when: Annotated[dict[str, Any], Field(min_length=1)]
+    """Coordinates that must all match; a list matches any of its values. `system`, `series` and `phase` are allowed."""
+    reason: Annotated[str, Field(min_length=1)]
+
+
+class Series(Spec):
+    """A part of a study with its own shape, axes or workloads; what it leaves out comes from the study."""
+
+    name: str
+    set: dict[str, Any] = {}
+    """Fields of the variant to change before the axes move, as dotted paths."""
+    axes: Axes = {}
+    hold: dict[str, str] = {}
+    workloads: Workloads = {}
+    baseline: dict[str, Any] = {}
+    systems: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _holds_are_known(self) -> Series:
+        _check_hold(self.hold)
+        return self
+
+
+class Plot(Spec):
+    """One picture of a study: a quantity over an axis, one line per value of `lines`, one panel per value of `panels`."""
+
+    title: str
+    x: str
+    y: Quantity = Quantity()
+    lines: str = ""
+    panels: str = ""
+    where: dict[str, Any] = {}
+    """Coordinates to keep, as in a claim."""
+    x_scale: Literal["log2", "linear", "category"] = "log2"
+    y_scale: Literal["log", "linear"] = "log"
+
+
+class Study(Spec):
+    """One sweep. Axes move the variant, lists in `workloads` move the workload, `systems` the GPU; all are crossed."""
+
+    name: str
+    title: str
+    guidelines: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    """Which guidelines are put to the test, for example A1d."""
+    about: str = ""
+    """What is asked, in a few sentences."""
+    limits: tuple[str, ...] = ()
+    """What the data cannot show, said in the report."""
+    level: Level = "model"
+    ops: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    """With level `op`: the ops that are asked for, for example layer.attn.attention. Nothing else is priced."""
+    variant: str | Variant
+    """A name in `model_configs/variants`, a path, or the variant itself."""
+    set: dict[str, Any] = {}
+    """Fields of the variant to change before the axes move, as dotted paths."""
+    axes: Axes = {}
+    hold: dict[str, str] = {}
+    """What stays fixed while G (`q_heads` or `kv_heads`) or Hsz (`heads` or `width`) moves."""
+    workloads: Workloads = {}
+    """Name → fields; a list sweeps. The phase is the name unless `phase` says otherwise."""
+    parallelism: dict[str, Any] = {}
+    systems: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
+    baseline: dict[str, Any] = {}
+    """Axis → the value that effects are measured against; the first value where it is left out."""
+    exclude: tuple[Exclusion, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    plots: tuple[Plot, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Study:
+        _check_hold(self.hold)
+        if (self.level == "op") != bool(self.ops):
+            raise ValueError("level op and ops go together: ops names what is priced, for example [layer.attn.attention]")
+        names = [series.name for series in self.series]
+        if len(set(names)) < len(names):
+            raise ValueError(f"series names repeat: {', '.join(sorted(names))}")
+        return self
+
+    @property
+    def parts(self) -> tuple[Series, ...]:
+        """The series, each complete with what it takes from the study; one unnamed series where there are none."""
+        own = self.series or (Series(name=""),)
+        return tuple(
+            Series(
+                name=part.name,
+                set={**self.set, **part.set},
+                axes={**self.axes, **part.axes},
+                hold={**self.hold, **part.hold},
+                workloads=part.workloads or self.workloads,
+                baseline={**self.baseline, **part.baseline},
+                systems=part.systems or self.systems,
+            )
+            for part in own
+        )
+
+
+class Suite(Spec):
+    """Studies that run and are reported together."""
+
+    name: str
+    title: str
+    about: str = ""
+    studies: Annotated[tuple[str, ...], Field(min_length=1)]
+    systems: tuple[str, ...] = ()
+    """Replaces the systems of every study when given."""
+
+
+def _check_hold(hold: dict[str, str]) -> None:
+    for axis, what in hold.items():
+        if axis not in HOLDS:
+            raise ValueError(f"hold names axis {axis!r}; only {', '.join(HOLDS)} can hold something fixed")
+        if what not in HOLDS[axis]:
+            raise ValueError(f"hold: {axis}: {what!r} is not one of {', '.join(HOLDS[axis])}")

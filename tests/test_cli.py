@@ -1,0 +1,191 @@
+"""The command line: what it prints, how it fails, which exit code it gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import PROCESS, CommandLine, process
+from shapes import LLAMA_8B
+
+from harness import __version__, files
+from harness.cli.main import COMMANDS, cli
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "groups.yaml"
+    data = {
+        "title": "Group size",
+        "variant": LLAMA_8B,
+        "axes": {"G": [4, 8]},
+        "workloads": {"decode": {"batch": 1, "kvsl": [1024, 4096]}},
+        "systems": ["b200_sxm"],
+    }
+    files.write_atomic(path, files.dump_yaml(data))
+    return path
+
+
+def test_version_and_help(run: CommandLine) -> None:
+    assert run("--version").out == f"trtllm-harness, version {__version__}\n"
+    assert all(f"  {name} " in run("--help").out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_exists_under_its_name_and_has_help(name: str) -> None:
+    command = cli.get_command(None, name)  # type: ignore[arg-type]
+    assert command is not None
+    assert command.name == name
+    assert command.help
+
+
+def test_plan_counts_and_lists(run: CommandLine, study: Path) -> None:
+    outcome = run("plan", study, "-a", "G=2,4,8", "--gpu", "h200_sxm")
+    assert outcome.code == 0
+    assert "groups: 6 cases (6 distinct), 6 to run, 0 rejected, 0 skipped" in outcome.out
+    data = run("plan", study, "--json").json
+    assert data["cases"] == len(data["steps"]) == 4
+    assert data["steps"][0]["coordinates"] == {"G": 4, "batch": 1, "kvsl": 1024}
+
+
+def test_run_writes_records_and_says_where(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    outcome = run("run", study, "--on", "roofline", "--out", tmp_path / "out", "--json")
+    assert outcome.code == 0
+    assert outcome.json["status"] == {"ok": 4}
+    assert outcome.json["report"] == str(tmp_path / "out" / "index.html")
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_a_second_run_resumes_or_replaces_but_never_overwrites(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    arguments = ["run", study, "--on", "roofline", "--no-report", "--out", tmp_path / "out"]
+    assert run(*arguments).code == 0
+    refused = run(*arguments)
+    assert refused.code == 2
+    assert "--resume" in refused.err
+    assert run(*arguments, "--resume").code == 0
+    assert run(*arguments, "--replace").code == 0
+
+
+def test_replace_never_throws_measured_rows_away(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    arguments = ["run", study, "--on", "roofline", "--no-report", "--out", tmp_path / "out"]
+    run(*arguments)
+    journal = tmp_path / "out" / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"provenance":"modelled"', '"provenance":"measured"', 1))
+    before = journal.read_text()
+    refused = run(*arguments, "--replace")
+    assert refused.code == 2
+    assert "holds 1 measured rows" in refused.err
+    assert journal.read_text() == before
+
+
+def test_report_of_a_damaged_run_says_so_and_exits_3(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("run", study, "--on", "roofline", "--no-report", "--out", out)
+    journal = out / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-40])
+    outcome = run("report", out)
+    assert outcome.code == 3
+    assert "the last line is incomplete" in outcome.err
+    assert (out / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({"axs": {}}, [], "unknown key 'axs'; did you mean 'axes'?"),
+        ({}, ["-a", "G=3"], "32 query heads cannot be split into groups of 3"),
+        ({}, ["--gpu", "b200"], "unknown GPU 'b200'. Did you mean b200_sxm?"),
+        ({"workloads": {}}, [], "has no cases: it names no workloads"),
+        ({}, ["-a", "ffn=1..100000"], "400,000 cases are more than 20,000"),
+        ({}, ["--set", "workloads.decode.kvs=4"], "workloads.decode.kvs: unknown key"),
+    ],
+)
+def test_bad_input_is_one_clear_message_and_exit_2(
+    run: CommandLine, study: Path, change: dict[str, object], arguments: list[str], message: str
+) -> None:
+    data = files.read_yaml(study)
+    assert isinstance(data, dict)
+    files.write_atomic(study, files.dump_yaml({**data, **change}))
+    for command in (["plan", study], ["run", study, "--on", "roofline", "--out", study.parent / "out"]):
+        outcome = run(*command, *arguments)
+        assert outcome.code == 2
+        assert message in outcome.err
+        assert outcome.err.startswith("error: ")
+        assert "Traceback" not in outcome.err
+        assert not (study.parent / "out").exists()
+
+
+def test_a_large_sweep_runs_with_yes(run: CommandLine, study: Path) -> None:
+    outcome = run("plan", study, "-a", "ffn=1..6000", "--yes", "--json")
+    assert outcome.code == 0
+    assert outcome.json["cases"] == 24_000
+
+
+def test_click_usage_errors_are_exit_2(run: CommandLine) -> None:
+    for arguments in (["runn"], ["run"], ["price", "gemm", "--gpu", "b200_sxm"], ["plan", "x", "--nope"]):
+        outcome = run(*arguments)
+        assert outcome.code == 2
+        assert "Usage: trtllm-harness" in outcome.err
+
+
+def test_debug_shows_the_traceback(study: Path) -> None:
+    done = process("plan", study, "-a", "G=3", "--debug")
+    assert "Traceback" in done.stderr
+    assert "UsageError" in done.stderr
+
+
+def test_doctor(run: CommandLine) -> None:
+    assert run("doctor").code == 0
+    checks = {check["name"]: check for check in run("doctor", "--json").json["checks"]}
+    assert "b200_sxm" in checks["roofline"]["found"]
+
+
+def test_a_reader_that_stops_early_is_no_error(study: Path) -> None:
+    command = " ".join([*map(lambda part: f"'{part}'", PROCESS), "plan", str(study), "-a", "ffn=1..3000", "--all", "|", "head", "-1"])
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "12000 cases" in done.stdout
+
+
+def test_ctrl_c_exits_130_and_resume_completes(study: Path, tmp_path: Path) -> None:
+    """A real process, interrupted once its journal has rows."""
+    out = tmp_path / "out"
+    arguments = ["run", study, "-a", "ffn=1..4000", "--on", "roofline", "--no-report", "--out", out]
+    started = subprocess.Popen(
+        [*PROCESS, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    journal = out / "journal.jsonl"
+    deadline = time.monotonic() + 60
+    while not (journal.exists() and journal.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert "--resume" in err
+    assert "Traceback" not in err
+    kept = [json.loads(line)["record"]["attempt_id"] for line in journal.read_text().splitlines()]
+    assert 0 < len(kept) < 16_000
+    assert process(*arguments, "--resume").returncode == 0
+    after = [json.loads(line)["record"]["attempt_id"] for line in journal.read_text().splitlines()]
+    assert after[: len(kept)] == kept
+    assert len(set(after)) == len(after) == 16_000
+
+
+def test_completion_knows_commands_and_gpus() -> None:
+    done = process(env={**os.environ, "_TRTLLM_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": "trtllm-harness pr", "COMP_CWORD": "1"})
+    assert re.findall(r"plain,(\w+)", done.stdout) == ["price"]
+    words = "trtllm-harness price gemm --gpu b"
+    done = process(env={**os.environ, "_TRTLLM_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"})
+    assert re.findall(r"plain,(\w+)", done.stdout) == ["b200_sxm", "b300_sxm"]

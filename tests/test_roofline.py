@@ -1,0 +1,62 @@
+"""The roofline, by hand: H200 has 989.4 TFLOP/s in bf16, 4.8 TB/s, 2.74 µs from kernel to kernel."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cost.ops import DecodeAttention, Elementwise, Gemm, PrefillAttention, hbm_bytes
+from harness.hardware import known_systems, load_system
+from harness.pricing.roofline import RooflinePricer, launch_overhead_us
+
+H200 = RooflinePricer(load_system("h200_sxm"))
+
+
+def test_a_large_gemm_is_bound_by_compute() -> None:
+    limit = H200.time(Gemm(8192, 8192, 8192, "bf16"))
+    assert limit is not None
+    assert limit.bound == "compute"
+    assert limit.time_ms == pytest.approx(2 * 8192**3 / 989.4e12 * 1e3 + 0.00274)
+
+
+def test_one_row_is_bound_by_memory() -> None:
+    limit = H200.time(Gemm(1, 8192, 8192, "bf16"))
+    assert limit is not None
+    assert limit.bound == "memory"
+    assert limit.time_ms == pytest.approx((2 * 8192**2 + 2 * 2 * 8192) / 4.8e12 * 1e3 + 0.00274)
+
+
+def test_a_tiny_kernel_is_bound_by_its_launch() -> None:
+    limit = H200.time(Elementwise(4096))
+    assert limit is not None
+    assert limit.bound == "launch"
+
+
+def test_fp8_kv_halves_a_decode_step_that_is_bound_by_memory() -> None:
+    bf16, fp8 = (H200.price([DecodeAttention(64, 32768, 8, 8, 128, kv)])[0].time_ms for kv in ("bf16", "fp8"))
+    assert bf16 is not None
+    assert fp8 is not None
+    assert (bf16 - 0.00274) / (fp8 - 0.00274) == pytest.approx(2, rel=1e-3)
+
+
+def test_a_format_the_gpu_has_no_rate_for_is_unsupported() -> None:
+    [price] = H200.price([Gemm(1, 128, 128, "nvfp4")])
+    assert (price.time_ms, price.refusal) == (None, "unsupported")
+    assert "NVIDIA H200 has no nvfp4 tensor-core rate" in price.note
+    [price] = RooflinePricer(load_system("a100_sxm")).price([PrefillAttention(1, 128, 0, 8, 8, 128, "fp8", "fp8")])
+    assert price.refusal == "unsupported"
+
+
+def test_overheads_are_dated_facts_and_unmeasured_gpus_take_the_largest() -> None:
+    assert launch_overhead_us("b200_sxm") == 2.16
+    assert launch_overhead_us("gh200") == max(launch_overhead_us(key) for key in known_systems())
+
+
+@given(st.sampled_from([key for key in known_systems() if key != "a100_sxm"]), st.integers(1, 4096), st.integers(1, 512))
+def test_nothing_beats_its_bandwidth(key: str, m: int, n: int) -> None:
+    pricer, kernel = RooflinePricer(load_system(key)), Gemm(m, 64 * n, 4096, "fp8_static")
+    limit = pricer.time(kernel)
+    assert limit is not None
+    assert hbm_bytes(kernel) / (limit.time_ms / 1000) <= pricer.system.memory_bandwidth_bytes_per_s
+    assert kernel.flops / (limit.time_ms / 1000) <= pricer.system.peak("fp8")

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_rows import published
+
+from harness.cost.ops import Gemm
+from harness.pricing.tables import TablesPricer
+
+pytestmark = pytest.mark.tables
+
+FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
+
+
+@pytest.fixture(scope="module")
+def b200():
+    return TablesPricer("b200_sxm")
+
+
+@pytest.fixture(scope="module")
+def as_is():
+    return TablesPricer("b200_sxm", as_is=True)
+
+
+@pytest.fixture(scope="module")
+def far():
+    return TablesPricer("b200_sxm", allow_extrapolation=True)
+
+
+@pytest.fixture(scope="module")
+def h200():
+    return TablesPricer("h200_sxm")
+
+
+def price(pricer, *sizes, format="bf16"):
+    return pricer.price([Gemm(*sizes, format)])[0]
+
+
+@pytest.mark.parametrize(
+    ("format", "time_ms", "source"),
+    [
+        ("bf16", 0.0270, "exact"),
+        ("fp8", 0.0278, "exact"),
+        ("fp8_static", 0.0172, "estimated"),
+        ("fp8_block", 0.0200, "exact"),
+        ("nvfp4", 0.0228, "exact"),
+    ],
+)
+def test_published_b200_rows(as_is, format, time_ms, source):
+    answer = price(as_is, 64, 8192, 8192, format=format)
+    assert (answer.time_ms, answer.source) == (pytest.approx(time_ms, abs=5.1e-5), source)
+
+
+@pytest.mark.parametrize("system", ["b200_sxm", "l40s"])  # on L40S the package's engine lifts some rows to a roofline
+def test_published_rows_come_back_bit_for_bit(system):
+    rows = random.Random(3).sample(published(system, "gemm", "gemm"), 2000)
+    kernels = [Gemm(row["m"], row["n"], row["k"], FORMATS[row["gemm_dtype"]]) for row in rows]
+    prices = TablesPricer(system, as_is=True).price(kernels)
+    assert [price.time_ms for price in prices] == [row["latency"] for row in rows]
+
+
+def test_an_untuned_nvfp4_row_gives_way_to_fp8_at_the_same_shape(b200, as_is):
+    fp8_static = price(b200, 64, 8192, 8192, format="fp8_static")
+    corrected = price(b200, 64, 8192, 8192, format="nvfp4")
+    assert (corrected.time_ms, corrected.source) == (fp8_static.time_ms, "estimated")
+    assert corrected.note.startswith("nvfp4 0.0228027 ms, fp8_static 0.0171707 ms")
+    assert price(as_is, 64, 8192, 8192, format="nvfp4").time_ms > corrected.time_ms
+
+
+def test_a_faster_nvfp4_row_stands_and_shows_both(b200, as_is):
+    stands = price(b200, 4096, 8192, 8192, format="nvfp4")
+    assert (stands.time_ms, stands.source) == (price(as_is, 4096, 8192, 8192, format="nvfp4").time_ms, "exact")
+    assert "fp8_static" in stands.note
+
+
+def test_between_rows_the_engine_answers(b200):
+    rows = [price(b200, m, 8192, 8192) for m in (96, 100, 112)]
+    assert [row.source for row in rows] == ["exact", "interpolated", "exact"]
+    assert rows[0].time_ms <= rows[1].time_ms <= rows[2].time_ms or rows[0].time_ms >= rows[1].time_ms
+    assert price(b200, 64, 8200, 5000, format="fp8_static").source == "estimated"
+
+
+@settings(deadline=None)
+@given(m=st.integers(1, 4353))
+def test_on_a_measured_weight_an_answer_lies_between_the_rows_around_it(b200, m):
+    grid = sorted({row["m"] for row in published("b200_sxm", "gemm", "gemm")})
+    around = max(g for g in grid if g <= m), min(g for g in grid if g >= m)
+    first, asked, last = (price(b200, size, 4096, 4096) for size in (around[0], m, around[1]))
+    low, high = sorted([first.time_ms, last.time_ms])
+    assert low * (1 - 1e-9) <= asked.time_ms <= high * (1 + 1e-9)
+
+
+def test_equal_shapes_in_one_question_are_not_summed(b200):
+    alone = price(b200, 100, 8192, 8192)
+    twice = b200.price([Gemm(100, 8192, 8192, "bf16"), Gemm(100, 8192, 8192, "bf16"), Gemm(100, 4000, 4000, "bf16")])
+    assert [answer.time_ms for answer in twice[:2]] == [alone.time_ms] * 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "slices"), [(131072, [65536] * 2), (128256, [64128] * 2), (151936, [50646, 50645, 50645])]
+)
+def test_an_lm_head_is_a_sum_of_equal_column_slices(b200, columns, slices):
+    whole = price(b200, 8, columns, 4096)
+    assert whole.time_ms == pytest.approx(sum(price(b200, 8, n, 4096).time_ms for n in slices), rel=1e-12)
+    assert whole.source == "estimated"
+    assert whole.note.startswith(f"{len(slices)} column slices of {slices[0]}")
+
+
+def test_beyond_the_last_m_there_is_an_answer_only_on_request(b200, far):
+    refused = price(b200, 65536, 8192, 8192)
+    assert (refused.refusal, refused.time_ms) == ("refused", None)
+    assert "m 65536 is 2x beyond the largest row, 32768; --allow-extrapolation would answer" in refused.note
+    half, last = price(b200, 16384, 8192, 8192).time_ms, price(b200, 32768, 8192, 8192).time_ms
+    answer = price(far, 65536, 8192, 8192)
+    assert answer.time_ms == pytest.approx(last + 2 * (last - half))
+    assert (answer.source, answer.flags) == ("extrapolated", ("extrapolated",))
+    assert "a line continued 1 doubling errs by median 4.9 %, 90th percentile 17 %" in answer.note
+    assert "no extrapolation over more than 2 doublings" in price(far, 10**12, 8192, 8192).note
+
+
+def test_the_nvfp4_minimum_of_two_extrapolations_is_extrapolated(far):
+    assert price(far, 65536, 8192, 8192, format="nvfp4").source == "extrapolated"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "format", "note"),
+    [
+        ((64, 64, 8192), "fp8_block", "n 64 is below the smallest row, 128; no extrapolation in n or k"),
+        ((64, 8192, 131072), "bf16", "k 131072 is 2x beyond the largest row, 65536; no extrapolation in n or k"),
+        ((0, 8192, 8192), "bf16", "must be positive"),
+        ((64, -8, 8192), "fp8_static", "must be positive"),
+    ],
+)
+def test_outside_the_rows_in_n_or_k_there_is_never_an_answer(far, sizes, format, note):
+    answer = price(far, *sizes, format=format)
+    assert (answer.refusal, answer.time_ms) == ("refused", None)
+    assert note in answer.note
+
+
+def test_a_format_without_rows_is_unsupported(h200):
+    answer = price(h200, 64, 8192, 8192, format="nvfp4")
+    assert (answer.refusal, answer.note) == (
+        "unsupported",
+        "no nvfp4 GEMM rows on this GPU; there are bf16, fp8, fp8_block",
+    )
+    a100 = TablesPricer("a100_sxm")
+    assert "there are bf16" in price(a100, 64, 8192, 8192, format="fp8_static").note
+    assert price(a100, 64, 8192, 8192).source == "exact"

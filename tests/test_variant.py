@@ -1,0 +1,79 @@
+"""What a variant accepts, and what it says of what it does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shapes import LLAMA_8B, variant
+
+from harness.errors import UsageError
+from harness.files import dump_yaml, parse_yaml
+from harness.spec.base import parse
+from harness.spec.variant import Variant, WeightFormats
+
+
+def test_head_dim_is_independent_of_hidden_over_heads() -> None:
+    assert variant(hidden=2560).head_dim == 128
+
+
+def test_one_word_sets_the_format_of_every_group_but_the_head() -> None:
+    assert variant(weights="nvfp4").weights == WeightFormats(attention="nvfp4", ffn="nvfp4", experts="nvfp4", lm_head="bf16")
+    assert variant(weights={"ffn": "nvfp4"}).weights.attention == "bf16"
+
+
+def test_layer_kinds_repeat_over_the_layers() -> None:
+    pattern = variant(layers=7, attention=["sliding", "sliding", "full"], window=128)
+    assert [pattern.attention_of(layer) for layer in range(7)].count("sliding") == pattern.count_layers("sliding") == 5
+    assert pattern.count_layers("full") == 2
+    assert pattern.count_layers("mla") == 0
+
+
+def test_every_finding_comes_at_once() -> None:
+    wrong = {**LLAMA_8B, "kv_head": 8, "hidden": -1, "weights": {"atention": "fp8"}, "kv_format": "fp4"}
+    del wrong["layers"]
+    with pytest.raises(UsageError) as caught:
+        parse(Variant, wrong, "v.yaml")
+    assert set(caught.value.findings) == {
+        "v.yaml: 'layers' is missing",
+        "v.yaml: unknown key 'kv_head'; did you mean 'kv_heads'?",
+        "v.yaml: unknown key 'weights.atention'; did you mean 'attention'?",
+        "v.yaml: hidden: Input should be greater than 0 (found -1)",
+        "v.yaml: kv_format: Input should be 'bf16', 'fp8' or 'nvfp4' (found 'fp4')",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention": "sliding"}, "window must be more than 0"),
+        ({"attention": "mla"}, "mla must be given"),
+        ({"attention": ["full"] * 33}, "names 33 layers but the variant has 32"),
+        ({"ffn": 0}, "ffn is 0 but 32 layers have a dense FFN"),
+        ({"experts": {"count": 4, "top_k": 8, "inter": 1}}, "top_k 8 is more than the 4 experts there are"),
+        ({"experts": {"count": 8, "top_k": 1, "inter": 1, "dense_layers": 40}}, "dense_layers 40 is more than"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(Variant, {**LLAMA_8B, **change}, "v.yaml")
+
+
+shapes = st.fixed_dictionaries(
+    {
+        **{name: st.integers(1, 65536) for name in ("layers", "hidden", "q_heads", "kv_heads", "head_dim", "ffn", "vocab")},
+        "name": st.text(min_size=1),
+        "window": st.integers(1, 8192),
+        "attention": st.just(("full",)) | st.just(("sliding",)),
+        "kv_format": st.sampled_from(["bf16", "fp8", "nvfp4"]),
+        "weights": st.sampled_from(["bf16", "fp8", "fp8_block", "nvfp4"]) | st.just({"experts": "nvfp4"}),
+        "gated_ffn": st.booleans(),
+        "experts": st.none() | st.just({"count": 128, "top_k": 8, "inter": 1536}),
+    }
+)
+
+
+@given(shapes)
+def test_a_variant_round_trips_through_yaml(fields: dict[str, object]) -> None:
+    model = Variant.model_validate(fields)
+    assert parse(Variant, parse_yaml(dump_yaml(model.to_yaml_data())), "again") == model
