@@ -1,6 +1,6 @@
 """What `trtllm-harness --help` costs beside `python -c "import click"`: a ratio, both measured here, interleaved.
 
-    python benchmarks/startup.py
+python benchmarks/startup.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ import time
 ROUNDS = 15
 ARMS = {
     'python -c "import click"': [sys.executable, "-c", "import click"],
-    "trtllm-harness --help": [sys.executable, "-c", "from harness.cli.main import entry_point; entry_point()", "--help"],
+    "trtllm-harness --help": [
+        sys.executable,
+        "-c",
+        "from harness.cli.main import entry_point; entry_point()",
+        "--help",
+    ],
 }
 
 

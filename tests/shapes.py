@@ -23,11 +23,15 @@ def variant(**changes: Any) -> Variant:
     return Variant(**{**LLAMA_8B, **changes})
 
 
-def decode(batch: int = 8, kvsl: int = 4096, system: str = "b200_sxm", workload: dict[str, Any] | None = None, **shape: Any) -> Case:
+def decode(
+    batch: int = 8, kvsl: int = 4096, system: str = "b200_sxm", workload: dict[str, Any] | None = None, **shape: Any
+) -> Case:
     asked = {"phase": "decode", "batch": batch, "kvsl": kvsl, **(workload or {})}
     return Case(variant=variant(**shape), workload=asked, system=system)
 
 
-def prefill(batch: int = 1, isl: int = 4096, system: str = "b200_sxm", workload: dict[str, Any] | None = None, **shape: Any) -> Case:
+def prefill(
+    batch: int = 1, isl: int = 4096, system: str = "b200_sxm", workload: dict[str, Any] | None = None, **shape: Any
+) -> Case:
     asked = {"phase": "prefill", "batch": batch, "isl": isl, **(workload or {})}
     return Case(variant=variant(**shape), workload=asked, system=system)

@@ -46,7 +46,9 @@ def test_g_moves_the_kv_heads_or_the_query_heads() -> None:
 
 
 def test_an_impossible_g_names_those_that_work() -> None:
-    with pytest.raises(UsageError, match="32 query heads cannot be split into groups of 3; values that work: 1, 2, 4, 8, 16, 32"):
+    with pytest.raises(
+        UsageError, match="32 query heads cannot be split into groups of 3; values that work: 1, 2, 4, 8, 16, 32"
+    ):
         moved_fields("G", 3, LLAMA_8B, None)
     for nonsense in (0, -1, "four", 1.5, True):
         with pytest.raises(UsageError, match="no group size"):
@@ -56,7 +58,9 @@ def test_an_impossible_g_names_those_that_work() -> None:
 def test_hsz_moves_alone_or_at_fixed_width() -> None:
     assert moved_fields("Hsz", 256, LLAMA_8B, None) == {"head_dim": 256}
     assert moved_fields("Hsz", 256, LLAMA_8B, "width") == {"head_dim": 256, "q_heads": 16, "kv_heads": 4}
-    with pytest.raises(UsageError, match="96 does not divide the fixed widths QH·Hsz = 4096 and KH·Hsz = 1024; values that work: 64"):
+    with pytest.raises(
+        UsageError, match="96 does not divide the fixed widths QH·Hsz = 4096 and KH·Hsz = 1024; values that work: 64"
+    ):
         moved_fields("Hsz", 96, LLAMA_8B, "width")
 
 

@@ -152,7 +152,9 @@ def test_doctor(run: CommandLine) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(study: Path) -> None:
-    command = " ".join([*map(lambda part: f"'{part}'", PROCESS), "plan", str(study), "-a", "ffn=1..3000", "--all", "|", "head", "-1"])
+    command = " ".join(
+        [*(f"'{part}'" for part in PROCESS), "plan", str(study), "-a", "ffn=1..3000", "--all", "|", "head", "-1"]
+    )
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr == ""
@@ -164,7 +166,11 @@ def test_ctrl_c_exits_130_and_resume_completes(study: Path, tmp_path: Path) -> N
     out = tmp_path / "out"
     arguments = ["run", study, "-a", "ffn=1..4000", "--on", "roofline", "--no-report", "--out", out]
     started = subprocess.Popen(
-        [*PROCESS, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*PROCESS, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     journal = out / "journal.jsonl"
     deadline = time.monotonic() + 60
@@ -184,8 +190,17 @@ def test_ctrl_c_exits_130_and_resume_completes(study: Path, tmp_path: Path) -> N
 
 
 def test_completion_knows_commands_and_gpus() -> None:
-    done = process(env={**os.environ, "_TRTLLM_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": "trtllm-harness pr", "COMP_CWORD": "1"})
+    done = process(
+        env={
+            **os.environ,
+            "_TRTLLM_HARNESS_COMPLETE": "bash_complete",
+            "COMP_WORDS": "trtllm-harness pr",
+            "COMP_CWORD": "1",
+        }
+    )
     assert re.findall(r"plain,(\w+)", done.stdout) == ["price"]
     words = "trtllm-harness price gemm --gpu b"
-    done = process(env={**os.environ, "_TRTLLM_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"})
+    done = process(
+        env={**os.environ, "_TRTLLM_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    )
     assert re.findall(r"plain,(\w+)", done.stdout) == ["b200_sxm", "b300_sxm"]

@@ -121,6 +121,8 @@ def test_flops_and_bytes_are_additive_over_layers(some: int, more: int) -> None:
 
 
 def test_what_has_no_single_phase_is_said() -> None:
-    served = Case(variant=decode().variant, workload={"phase": "serve", "isl": 1, "osl": 1, "concurrency": 1}, system="b200_sxm")
+    served = Case(
+        variant=decode().variant, workload={"phase": "serve", "isl": 1, "osl": 1, "concurrency": 1}, system="b200_sxm"
+    )
     with pytest.raises(ValueError, match="no single phase"):
         decompose(served)

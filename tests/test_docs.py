@@ -1,27 +1,29 @@
 """The documentation is true: its commands run, its links lead somewhere, its examples give what they show.
 
-Blocks marked `sh` are executed line by line, in the order of the document, in one scratch folder a document. Blocks marked
-`sh gpu-node` are parsed by the real command line and not run. Blocks marked `python` are executed.
+Blocks marked `sh` are executed line by line, in the order of the document, in one scratch folder a document. Blocks
+marked `sh gpu-node` are parsed by the real command line and not run. Blocks marked `python` are executed.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import pytest
+import tomllib
 from command_line import REPOSITORY, CommandLine
 
 from harness.cli.main import COMMANDS, cli
 
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"(?<!\!)\[[^\]]*\]\((?P<target>[^)#\s]+)[^)]*\)|!\[[^\]]*\]\((?P<image>[^)\s]+)\)|(?:src|srcset)=\"(?P<src>[^\"]+)\"")
+LINK = re.compile(
+    r"(?<!\!)\[[^\]]*\]\((?P<target>[^)#\s]+)[^)]*\)|!\[[^\]]*\]\((?P<image>[^)\s]+)\)|(?:src|srcset)=\"(?P<src>[^\"]+)\""
+)
 
 
 @dataclass(frozen=True)

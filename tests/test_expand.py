@@ -41,13 +41,20 @@ def test_series_have_axes_shapes_and_workloads_of_their_own() -> None:
             axes={},
             systems=["b200_sxm"],
             series=[
-                {"name": "QH 16", "set": {"q_heads": 16}, "axes": {"G": [16]}, "workloads": {"decode": {"batch": 1, "kvsl": 131072}}},
+                {
+                    "name": "QH 16",
+                    "set": {"q_heads": 16},
+                    "axes": {"G": [16]},
+                    "workloads": {"decode": {"batch": 1, "kvsl": 131072}},
+                },
                 {"name": "KH 2", "set": {"kv_heads": 2}, "axes": {"G": [8, 48]}, "hold": {"G": "kv_heads"}},
             ],
         ),
         variant(),
     )
-    found = [(one.series, one.case.variant.q_heads, one.case.variant.kv_heads, one.coordinates["kvsl"]) for one in planned]
+    found = [
+        (one.series, one.case.variant.q_heads, one.case.variant.kv_heads, one.coordinates["kvsl"]) for one in planned
+    ]
     assert found == [
         ("QH 16", 16, 1, 131072),
         ("KH 2", 16, 2, 4096),
@@ -73,7 +80,9 @@ def test_dotted_axes_reach_into_nested_fields() -> None:
 
 
 def test_both_phases_of_one_study() -> None:
-    planned = expand(study(workloads={"prefill": {"batch": 1, "isl": 2048}, "decode": {"batch": 1, "kvsl": 2048}}), variant())
+    planned = expand(
+        study(workloads={"prefill": {"batch": 1, "isl": 2048}, "decode": {"batch": 1, "kvsl": 2048}}), variant()
+    )
     assert {one.case.workload.phase for one in planned} == {"prefill", "decode"}
 
 
@@ -131,5 +140,7 @@ def test_hold_must_make_sense() -> None:
 
 
 def test_a_study_round_trips_through_yaml() -> None:
-    whole = study(exclude=[{"when": {"G": 8}, "reason": "r"}], series=[{"name": "a"}, {"name": "b", "axes": {"G": "2^1..2^3"}}])
+    whole = study(
+        exclude=[{"when": {"G": 8}, "reason": "r"}], series=[{"name": "a"}, {"name": "b", "axes": {"G": "2^1..2^3"}}]
+    )
     assert parse(Study, whole.to_yaml_data(), "again") == whole

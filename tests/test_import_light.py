@@ -7,7 +7,19 @@ import sys
 
 import pytest
 
-HEAVY = ("aiconfigurator_core", "jinja2", "numpy", "pandas", "plotly", "pyarrow", "pydantic", "rich", "scipy", "tensorrt_llm", "torch")
+HEAVY = (
+    "aiconfigurator_core",
+    "jinja2",
+    "numpy",
+    "pandas",
+    "plotly",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "scipy",
+    "tensorrt_llm",
+    "torch",
+)
 
 SCRIPT = """
 import sys

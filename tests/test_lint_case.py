@@ -40,9 +40,9 @@ EXPECTED = [
     ("v05", "error", ("nvfp4-alignment", "ffn", "1856 / tp 8 = 232", "a multiple of 16", "tp 1, 2, 4")),
     ("v06", "error", ("fp8-block-alignment", "ffn", "1536 / tp 8 = 192", "a multiple of 128", "tp 1, 2, 4")),
     ("v07", "error", ("q-heads-per-kv-head", "q_heads", "32", "a multiple of kv_heads 6", "kv_heads 4, 8")),
-    ("v08", "warning", ("group-size-unlisted", "group_size", "7", "one of 1, 2, 3, 4, 8", "kv_heads 28")),
+    ("v08", "warning", ("group-size-unlisted", "group_size", "7", "one of 1, 2, 3, 4, 8", "q_heads 32")),
     ("v09", "warning", ("kv-heads-duplicated", "parallelism.tp", "8", "at most kv_heads 4", "tp 1, 2, 4")),
-    ("v10", "error", ("kv-heads-split", "parallelism.tp", "4", "a divisor or a multiple of kv_heads 6", "tp 1, 2, 3, 6")),
+    ("v10", "error", ("kv-heads-split", "parallelism.tp", "4", "a divisor or a multiple of kv_heads 6", "tp 1, 2")),
     (
         "v11",
         "warning",
@@ -75,7 +75,14 @@ def test_totals() -> None:
         summary.add(name, "any", judge(name))
 
     assert summary.totals == {"ok": 2, "warning": 3, "error": 6}
-    assert [name for name, worst in summary.verdicts.items() if worst == "error"] == ["v03", "v04", "v05", "v06", "v07", "v10"]
+    assert [name for name, worst in summary.verdicts.items() if worst == "error"] == [
+        "v03",
+        "v04",
+        "v05",
+        "v06",
+        "v07",
+        "v10",
+    ]
 
 
 def test_each_reason_is_told_in_figures() -> None:

@@ -72,7 +72,10 @@ def test_overrides_reach_the_series_that_have_their_own(configs: Path) -> None:
     ]
     files.write_atomic(configs / "studies" / "two.yaml", files.dump_yaml({**STUDY, "axes": {}, "series": series}))
     cases = planned("two", axes=["G=16"], sets=["workloads.decode.kvsl=99"])
-    assert [(one.series, one.coordinates.get("G"), one.coordinates["kvsl"]) for one in cases] == [("a", 16, 99), ("b", None, 99)]
+    assert [(one.series, one.coordinates.get("G"), one.coordinates["kvsl"]) for one in cases] == [
+        ("a", 16, 99),
+        ("b", None, 99),
+    ]
 
 
 def test_labelled_points_are_picked_by_label(configs: Path) -> None:
@@ -107,7 +110,9 @@ def test_half_an_override_is_an_error(configs: Path, axes: list[str], sets: list
 
 def test_a_variant_and_a_case_from_texts(configs: Path) -> None:
     assert load_variant("small", ["kv_heads=4", "weights.ffn=nvfp4"]).weights.ffn == "nvfp4"
-    case = case_from_sets("small", ["variant.kv_heads=2", "workload.phase=decode", "workload.batch=8", "workload.kvsl=64"], "b200_sxm")
+    case = case_from_sets(
+        "small", ["variant.kv_heads=2", "workload.phase=decode", "workload.batch=8", "workload.kvsl=64"], "b200_sxm"
+    )
     assert (case.variant.kv_heads, case.workload.batch, case.system) == (2, 8, "b200_sxm")
     with pytest.raises(UsageError, match="hiden"):
         load_variant("small", ["hiden=3"])

@@ -120,7 +120,7 @@ def test_rows_of_other_versions_are_priced_again_and_the_new_ones_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_priced(plan(), tmp_path / "run", ROOFLINE)
-    monkeypatch.setattr("harness.pricing.roofline.RooflinePricer.versions", lambda self: {"roofline": "newer"})
+    monkeypatch.setattr("harness.pricing.roofline.RooflinePricer.versions", lambda _: {"roofline": "newer"})
     run_priced(plan(), tmp_path / "run", ROOFLINE, resume=True)
     run = read_run(tmp_path / "run")
     assert len(run.records) == 30

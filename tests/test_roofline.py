@@ -53,7 +53,9 @@ def test_overheads_are_dated_facts_and_unmeasured_gpus_take_the_largest() -> Non
     assert launch_overhead_us("gh200") == max(launch_overhead_us(key) for key in known_systems())
 
 
-@given(st.sampled_from([key for key in known_systems() if key != "a100_sxm"]), st.integers(1, 4096), st.integers(1, 512))
+@given(
+    st.sampled_from([key for key in known_systems() if key != "a100_sxm"]), st.integers(1, 4096), st.integers(1, 512)
+)
 def test_nothing_beats_its_bandwidth(key: str, m: int, n: int) -> None:
     pricer, kernel = RooflinePricer(load_system(key)), Gemm(m, 64 * n, 4096, "fp8_static")
     limit = pricer.time(kernel)

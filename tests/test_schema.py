@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -17,11 +18,24 @@ FOLDERS = {"variant": "variants", "study": "studies", "suite": "suites"}
 SHIPPED = [(kind, path) for kind, folder in FOLDERS.items() for path in sorted((CONFIGS / folder).glob("*.yaml"))]
 
 
+def meaning(schema: Any) -> Any:
+    """A schema without what pydantic's releases spell differently: `additionalProperties: true`, `enum` beside `const`."""
+    if isinstance(schema, list):
+        return [meaning(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: meaning(value) for key, value in schema.items() if (key, value) != ("additionalProperties", True)}
+    if "const" in kept:
+        kept.pop("enum", None)
+        kept.pop("type", None)
+    return kept
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_committed_schema_is_the_generated_one(kind: str) -> None:
     """`make schemas` brings it up to date."""
     committed = json.loads((CONFIGS / "schemas" / f"{kind}.schema.json").read_text())
-    assert committed == json.loads(schema_text(kind))
+    assert meaning(committed) == meaning(json.loads(schema_text(kind)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

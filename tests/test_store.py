@@ -15,9 +15,9 @@ from shapes import LLAMA_8B
 
 import harness
 from harness.errors import UnreadableInput, UsageError
-from harness.pricing.roofline import RooflinePricer
 from harness.hardware import load_system
 from harness.pricing.compose import price_cases
+from harness.pricing.roofline import RooflinePricer
 from harness.results.build import Answerer, priced_attempt, unpriced_attempt
 from harness.results.record import OpRow, Record, arrow_schema, column_names
 from harness.results.store import Attempt, latest_attempts, open_run, read_attempts, read_run
@@ -50,7 +50,10 @@ def attempts() -> list[Attempt]:
         priced_attempt(one, price, answerer, f"R.{number:06d}", "2026-03-01T00:00:00+00:00")
         for number, (one, price) in enumerate(zip(planned[:3], prices, strict=False))
     ]
-    return [*made, unpriced_attempt(planned[3], "skipped", "not collected", answerer, "R.000003", "2026-03-01T00:00:00+00:00")]
+    return [
+        *made,
+        unpriced_attempt(planned[3], "skipped", "not collected", answerer, "R.000003", "2026-03-01T00:00:00+00:00"),
+    ]
 
 
 @pytest.fixture
@@ -166,7 +169,9 @@ with open_run(Path({str(tmp_path / "run")!r}), SUITE, [STUDY]) as folder:
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    done = subprocess.run([sys.executable, "-c", script], preexec_fn=limited, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], preexec_fn=limited, capture_output=True, text=True, check=False
+    )
     assert "EnvironmentUnfit" in done.stderr
     assert "cannot be written" in done.stderr
     kept, damage = read_attempts(tmp_path / "run")

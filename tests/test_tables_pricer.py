@@ -3,9 +3,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
+import yaml
 
+import harness
 from harness.cost.ops import BatchedGemm, DecodeAttention, Elementwise, Gemm, Moe, PrefillAttention
 from harness.errors import UsageError
 from harness.pricing.tables import TablesPricer, tabled_systems, tables_available
@@ -53,12 +57,14 @@ def test_kernels_without_a_table_are_unsupported():
 @pytest.mark.tables
 def test_the_record_says_what_answered():
     assert TablesPricer("b300_sxm", l2_bytes=130_000_000).versions() == {
-        "aiconfigurator-core": "0.12.0",
+        "aiconfigurator-core": version("aiconfigurator-core"),
         "tables_trtllm": "1.3.0rc20",
         "tables_device": "NVIDIA B300 SXM6 AC",
         "tables_l2_bytes": "130000000",
     }
     assert TablesPricer("a100_sxm").versions()["tables_trtllm"] == "1.0.0"
+    assert TablesPricer("b300_sxm").versions()["tables_l2_bytes"] == "126000000 (assumed)"
+    assert TablesPricer("l40s").versions()["tables_l2_bytes"] == "100663296"
 
 
 @pytest.mark.tables
@@ -91,7 +97,7 @@ def test_every_system_answers(system):
 
 @pytest.mark.tables
 def test_tables_are_available_and_name_their_systems():
-    assert tables_available() == (True, "aiconfigurator-core 0.12.0")
+    assert tables_available() == (True, f"aiconfigurator-core {version('aiconfigurator-core')}")
     assert tabled_systems() == SYSTEMS
 
 
@@ -113,12 +119,6 @@ def _python(code: str, *options: str, path: str = "") -> str:
 @pytest.fixture
 def without_packages(tmp_path):
     """A module search path that holds the harness and PyYAML and nothing else."""
-    from pathlib import Path
-
-    import yaml
-
-    import harness
-
     for package in (harness, yaml):
         folder = Path(package.__file__).parent
         (tmp_path / folder.name).symlink_to(folder, target_is_directory=True)

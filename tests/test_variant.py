@@ -18,7 +18,9 @@ def test_head_dim_is_independent_of_hidden_over_heads() -> None:
 
 
 def test_one_word_sets_the_format_of_every_group_but_the_head() -> None:
-    assert variant(weights="nvfp4").weights == WeightFormats(attention="nvfp4", ffn="nvfp4", experts="nvfp4", lm_head="bf16")
+    assert variant(weights="nvfp4").weights == WeightFormats(
+        attention="nvfp4", ffn="nvfp4", experts="nvfp4", lm_head="bf16"
+    )
     assert variant(weights={"ffn": "nvfp4"}).weights.attention == "bf16"
 
 
@@ -61,7 +63,10 @@ def test_what_contradicts_itself_is_refused(change: dict[str, object], message: 
 
 shapes = st.fixed_dictionaries(
     {
-        **{name: st.integers(1, 65536) for name in ("layers", "hidden", "q_heads", "kv_heads", "head_dim", "ffn", "vocab")},
+        **{
+            name: st.integers(1, 65536)
+            for name in ("layers", "hidden", "q_heads", "kv_heads", "head_dim", "ffn", "vocab")
+        },
         "name": st.text(min_size=1),
         "window": st.integers(1, 8192),
         "attention": st.just(("full",)) | st.just(("sliding",)),

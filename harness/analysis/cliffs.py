@@ -1,8 +1,8 @@
 """Cliffs: cases much slower than their neighbours along an axis and than their roofline explain.
 
-Between two neighbouring values of a numeric axis, all else equal, an op's time changes by r = time(high) / time(low). What
-explains that is q, the largest of the changes of its roofline, its FLOPs and its HBM bytes: a kernel far above its roofline
-may still grow with its work. The step's excess is r/q. A step is a cliff when
+Between two neighbouring values of a numeric axis, all else equal, an op's time changes by r = time(high) / time(low).
+What explains that is q, the largest of the changes of its roofline, its FLOPs and its HBM bytes: a kernel far above its
+roofline may still grow with its work. The step's excess is r/q. A step is a cliff when
 
     excess ≥ 2                   less than half of it is explained (`LEAST_EXCESS`),
     excess ≥ 2 x its neighbours  the steps before and after it on the axis are not like it (`OVER_NEIGHBOURS`),
@@ -14,12 +14,13 @@ Only cases with a number count, so the edge lies in (low, high]: somewhere above
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.frame import PLACE, place_of, placed
-from harness.analysis.words import amount, number, place_text, symbol
+from harness.analysis.words import number, place_text, symbol
+from harness.results.metrics import significant
 from harness.spec.study import Study
 
 if TYPE_CHECKING:
@@ -116,8 +117,13 @@ class _Op:
     count: int
 
     def __add__(self, other: _Op) -> _Op:
-        mine, its = astuple(self), astuple(other)
-        return _Op(*(a + b for a, b in zip(mine, its, strict=True)))
+        return _Op(
+            self.time_us + other.time_us,
+            self.roofline_us + other.roofline_us,
+            self.flops + other.flops,
+            self.hbm_bytes + other.hbm_bytes,
+            self.count + other.count,
+        )
 
     def explained(self, before: _Op) -> float:
         """How much the op may grow from `before`: the largest change of its roofline, FLOPs and bytes."""
@@ -134,7 +140,8 @@ def _ops_of(ops: pd.DataFrame, attempts: set[str]) -> dict[str, dict[str, _Op]]:
     columns = ["attempt_id", "op", "time_us", "roofline_us", "flops", "hbm_bytes", "count"]
     for attempt, name, *sizes, count in ops[ops["roofline_us"].notna()][columns].itertuples(index=False, name=None):
         if attempt in attempts:
-            op = _Op(*(count * size for size in sizes), count)
+            time_us, roofline_us, flops, hbm_bytes = (count * size for size in sizes)
+            op = _Op(time_us, roofline_us, flops, hbm_bytes, count)
             mine = found.setdefault(attempt, {})
             mine[name] = mine[name] + op if name in mine else op
     return found
@@ -159,7 +166,7 @@ def _on_line(study: str, axis: str, place: Place, line: list[Row], ops: Mapping[
         broken = [
             name
             for name, excess in excesses[at].items()
-            if excess >= max(LEAST_EXCESS, *(OVER_NEIGHBOURS * other.get(name, 0.0) for other in beside))
+            if excess >= max([LEAST_EXCESS, *(OVER_NEIGHBOURS * other.get(name, 0.0) for other in beside)])
             and after[name].time_us - before[name].time_us >= LEAST_SHARE * total_us
         ]
         if broken:
@@ -208,14 +215,14 @@ def _edge(key: tuple[str, str, str, str, str], members: list[Cliff]) -> Edge:
     study, system, phase, axis, op = key
     ranked = sorted(members, key=lambda one: -one.factor)
     low, high = max(one.low for one in members), min(one.high for one in members)
-    least, most = ranked[-1].factor, ranked[0].factor
-    factors = number(most) if len(members) == 1 else f"{number(least)} to {number(most)}"
+    least, most = number(ranked[-1].factor), number(ranked[0].factor)
+    factors = most if least == most else f"{least} to {most}"
     worst = ranked[0]
     at = ", ".join(part for part in (worst.series, worst.where) if part)
     text = (
         f"{phase}: {op} breaks at {symbol(axis)} within ({low:g}, {high:g}], {factors} times slower in {len(members)} "
         f"{'pair' if len(members) == 1 else 'pairs'} of cases; worst at {at or 'the only point'}: "
-        f"{amount(worst.time_ms_low, 'time_ms')} → {amount(worst.time_ms_high, 'time_ms')} from {symbol(axis)} "
-        f"{worst.low:g} to {worst.high:g}"
+        f"{significant(worst.time_ms_low)} → {significant(worst.time_ms_high)} ms from {symbol(axis)} {worst.low:g} to "
+        f"{worst.high:g}"
     )
     return Edge(study, system, phase, axis, low, high, op, tuple(ranked), text)

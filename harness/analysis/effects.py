@@ -52,9 +52,7 @@ def baselines(series: Series) -> dict[str, Scalar]:
     return {**first, **series.baseline}
 
 
-def _along(
-    study: str, rows: list[_Row], names: list[str], axis: str, baseline: Scalar, part: str
-) -> Iterator[_Row]:
+def _along(study: str, rows: list[_Row], names: list[str], axis: str, baseline: Scalar, part: str) -> Iterator[_Row]:
     places = [place_of(row, names, (axis,)) for row in rows]
     base = {place: row for place, row in zip(places, rows, strict=True) if row.get(axis) == baseline}
     for place, row in zip(places, rows, strict=True):

@@ -1,23 +1,22 @@
 """What each kind of claim computes from the values along its axis, and how it decides.
 
-A `Reading` is one number taken along the axis: a spread, a slope, a gain, a ratio. `readings` takes them from the values of
-one group of rows (all coordinates but the axis fixed), `decide` turns the readings of a group into an outcome. With T the
-threshold and s the scatter allowed:
+A reading is one number taken along the axis: a spread, a slope, a gain, a ratio. `readings` takes them from the values
+of one group of rows (all coordinates but the axis fixed), `decide` turns the readings of a group into an outcome; every
+reading has to support. With T the threshold and s the scatter allowed, both as shares:
 
-    flat_within        spread = max/min - 1. Scatter can only widen a spread, so one within T supports; beyond T + s it
-                       contradicts; between them the rows cannot tell.
-    exponent           slope between neighbours, each uncertain by e = ln(1 + s) / ln(x2/x1). Distance from the expected
-                       slope within tolerance - e supports, beyond tolerance + e contradicts.
-    gain_per_doubling  time(x) / time(2x). At least T: from T·(1 + s) on it supports, below T/(1 + s) it contradicts. At
-                       most T: up to T/(1 + s) it supports, above T·(1 + s) it contradicts.
-    ratio              the quantity at one value over that at another; bounds as above.
-    saturation         a doubling surely gains from (1 + T)·(1 + s) on, gains nothing below 1 + T, else it is unclear. The
-                       axis saturates at the first value from which on no doubling gains; unclear doublings leave an
-                       interval, and the claim is judged on both of its ends.
-    best_at            how many times worse each value is than the best one. The claimed values support when the best of
-                       them leads all others by 1 + s, contradict when it trails one by 1 + s.
-
-For a measure of which more is better (TFLOP/s) a gain is rate(2x) / rate(x). Every reading of a group has to support.
+flat_within        spread = max/min - 1. Scatter can only widen a spread, so one within T supports; beyond T + s it
+                   contradicts; between them the rows cannot tell.
+exponent           slope between neighbours, each uncertain by e = ln(1 + s) / ln(x2/x1). A distance from the expected
+                   slope within tolerance - e supports, beyond tolerance + e contradicts.
+gain_per_doubling  time(x) / time(2x), or rate(2x) / rate(x) where more is better. At least T: from T·(1 + s) on it
+                   supports, below T/(1 + s) it contradicts. At most T: up to T/(1 + s) it supports, above T·(1 + s) it
+                   contradicts.
+ratio              the quantity at one value over that at another; bounds as above.
+saturation         a doubling surely gains from (1 + T)·(1 + s) on and gains nothing below 1 + T; between them it is
+                   open. The axis saturates at the first value from which on no doubling gains. Open doublings leave an
+                   interval, and the claim has to hold, or fail, at both of its ends.
+best_at            how many times worse each value is than the best one. The claimed values support when the best of
+                   them leads all others by 1 + s, contradict when it trails one of them by 1 + s.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Literal, Protocol
 
-from harness.analysis.words import number, percent
+from harness.analysis.words import number, percent, symbol
 from harness.spec.axes import Scalar
 from harness.spec.claims import (
     HIGHER_IS_BETTER,
@@ -46,6 +45,8 @@ Outcome = Literal["supports", "contradicts", "cannot tell"]
 Item = tuple[Scalar, ...]
 Values = Mapping[Scalar, float]
 Readings = Mapping[Item, float]
+#: Axis value → its quantity with unit; empty where readings are medians.
+Amounts = Mapping[Scalar, str]
 
 
 class Kind(Protocol):
@@ -54,7 +55,12 @@ class Kind(Protocol):
     threshold: str
     """Readable, without the scatter."""
     unit: str
-    """Unit of a reading; spreads are shares."""
+    """Unit of a reading; spreads are shares and print as %."""
+
+    @property
+    def only(self) -> tuple[Scalar, ...]:
+        """The axis values it needs, all of the study's where empty."""
+        ...
 
     def readings(self, values: Values) -> dict[Item, float]:
         """The numbers along the axis; empty where there are too few values."""
@@ -68,14 +74,22 @@ class Kind(Protocol):
         """What one reading is."""
         ...
 
-    def text(self, readings: Readings) -> str:
+    def text(self, readings: Readings, amounts: Amounts) -> str:
         """The readings in words."""
         ...
 
 
 def kind_of(claim: Claim) -> Kind:
     """Return what computes and decides `claim`."""
-    return _KINDS[claim.kind](claim)  # type: ignore[arg-type]
+    if isinstance(claim, FlatWithin):
+        return _Flat(claim)
+    if isinstance(claim, Exponent):
+        return _Exponent(claim)
+    if isinstance(claim, GainPerDoubling):
+        return _Gain(claim)
+    if isinstance(claim, Saturation):
+        return SaturationKind(claim)
+    return _Best(claim) if isinstance(claim, BestAt) else _Ratio(claim)
 
 
 def all_of(outcomes: Iterable[Outcome]) -> Outcome:
@@ -98,10 +112,11 @@ def within_bound(value: float, at_least: float | None, at_most: float | None, sc
 
 class _Flat:
     unit = "%"
+    only: tuple[Scalar, ...] = ()
 
     def __init__(self, claim: FlatWithin) -> None:
-        self.axis, self.most, self.scatter = claim.axis, claim.at_most_pct / 100, claim.scatter_pct / 100
-        self.threshold = f"spread over {claim.axis} at most {claim.at_most_pct:g} %"
+        self.axis, self.most, self.scatter = symbol(claim.axis), claim.at_most_pct / 100, claim.scatter_pct / 100
+        self.threshold = f"spread over {self.axis} at most {claim.at_most_pct:g} %"
 
     def readings(self, values: Values) -> dict[Item, float]:
         return {(): max(values.values()) / min(values.values()) - 1} if len(values) > 1 else {}
@@ -112,20 +127,21 @@ class _Flat:
             return "supports"
         return "contradicts" if spread > self.most + self.scatter else "cannot tell"
 
-    def label(self, item: Item) -> str:  # noqa: ARG002
+    def label(self, _: Item) -> str:
         return f"spread over {self.axis}"
 
-    def text(self, readings: Readings) -> str:
-        return f"spread {percent(readings[()])}"
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        return f"spread over {self.axis} {percent(readings[()])}{_chain(amounts)}"
 
 
 class _Exponent:
     unit = ""
+    only: tuple[Scalar, ...] = ()
 
     def __init__(self, claim: Exponent) -> None:
-        self.axis, self.expect, self.tolerance = claim.axis, claim.expect, claim.tolerance
+        self.axis, self.expect, self.tolerance = symbol(claim.axis), claim.expect, claim.tolerance
         self.scatter = claim.scatter_pct / 100
-        self.threshold = f"exponent in {claim.axis} {claim.expect:g} ± {claim.tolerance:g}"
+        self.threshold = f"exponent in {self.axis} {claim.expect:g} ± {claim.tolerance:g}"
 
     def readings(self, values: Values) -> dict[Item, float]:
         return {
@@ -143,18 +159,21 @@ class _Exponent:
         return "contradicts" if distance > self.tolerance + uncertain else "cannot tell"
 
     def label(self, item: Item) -> str:
-        return f"exponent {_step(item)}"
+        return f"exponent, {self.axis} {_step(item)}"
 
-    def text(self, readings: Readings) -> str:
-        return "exponent " + ", ".join(f"{value:.2f} ({_step(item)})" for item, value in readings.items())
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        slopes = ", ".join(f"{value:.2f} from {item[0]} to {item[1]}" for item, value in readings.items())
+        return f"exponent in {self.axis} {slopes}{_chain(amounts)}"
 
 
 class _Gain:
     unit = "×"
+    only: tuple[Scalar, ...] = ()
 
     def __init__(self, claim: GainPerDoubling | Saturation) -> None:
-        self.claim, self.scatter = claim, claim.scatter_pct / 100
-        self.threshold = f"gain per doubling of {claim.axis} {_bound_text(claim)}"
+        self.axis, self.scatter = symbol(claim.axis), claim.scatter_pct / 100
+        self.at_least, self.at_most = claim.at_least, claim.at_most
+        self.threshold = f"gain per doubling of {self.axis} {_bound_text(claim)}"
         self.higher = claim.quantity.measure in HIGHER_IS_BETTER
 
     def readings(self, values: Values) -> dict[Item, float]:
@@ -165,53 +184,62 @@ class _Gain:
         }
 
     def decide(self, readings: Readings) -> Outcome:
-        bounds = self.claim.at_least, self.claim.at_most
-        return all_of(within_bound(gain, *bounds, self.scatter) for gain in readings.values())
+        return all_of(within_bound(gain, self.at_least, self.at_most, self.scatter) for gain in readings.values())
 
     def label(self, item: Item) -> str:
-        return f"gain {_step(item)}"
+        return f"gain, {self.axis} {_step(item)}"
 
-    def text(self, readings: Readings) -> str:
-        return "gain " + ", ".join(f"{_step(item)} {number(gain)}×" for item, gain in readings.items())
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        gains = ", ".join(f"{_step(item)} {number(gain)}×" for item, gain in readings.items())
+        return f"gain per doubling of {self.axis} {gains}{_chain(amounts)}"
 
 
-class _Saturation(_Gain):
+class SaturationKind(_Gain):
+    """Where gains end."""
+
     def __init__(self, claim: Saturation) -> None:
         super().__init__(claim)
         self.least_gain = 1 + claim.gain_below_pct / 100
-        bound = f"at {claim.axis} {claim.at_most or claim.at_least:g} or {'below' if claim.at_most else 'above'}"
-        self.threshold = f"no doubling gains {claim.gain_below_pct:g} % any more: {bound}"
+        past = (
+            f"past {self.axis} {claim.at_most:g}" if claim.at_most else f"only from {self.axis} {claim.at_least:g} on"
+        )
+        self.threshold = f"no doubling gains {claim.gain_below_pct:g} % {past}"
 
     def interval(self, readings: Readings) -> tuple[float, float]:
         """The axis value at which gains end: earliest and latest that the rows allow."""
-        sure = [high for (_, high), gain in readings.items() if gain >= self.least_gain * (1 + self.scatter)]
-        maybe = [high for (_, high), gain in readings.items() if gain >= self.least_gain]
-        first = min(low for low, _ in readings)
-        return float(max(sure, default=first)), float(max(maybe, default=first))
+        sure = [float(high) for (_, high), gain in readings.items() if gain >= self.least_gain * (1 + self.scatter)]
+        open_too = [float(high) for (_, high), gain in readings.items() if gain >= self.least_gain]
+        first = min(float(low) for low, _ in readings)
+        return max(sure, default=first), max(open_too, default=first)
 
     def decide(self, readings: Readings) -> Outcome:
         earliest, latest = self.interval(readings)
-        if self.claim.at_most is not None:
-            holds, fails = latest <= self.claim.at_most, earliest > self.claim.at_most
+        if self.at_most is not None:
+            holds, fails = latest <= self.at_most, earliest > self.at_most
         else:
-            assert self.claim.at_least is not None
-            holds, fails = earliest >= self.claim.at_least, latest < self.claim.at_least
+            assert self.at_least is not None
+            holds, fails = earliest >= self.at_least, latest < self.at_least
         return "supports" if holds else "contradicts" if fails else "cannot tell"
 
-    def text(self, readings: Readings) -> str:
+    def ends(self, readings: Readings) -> str:
+        """Where gains end."""
         earliest, latest = self.interval(readings)
-        where = f"{earliest:g}" if earliest == latest else f"{earliest:g} to {latest:g}"
-        last = max(high for _, high in readings)
-        ends = f"still gains at {self.claim.axis} {last}" if earliest == last else f"gains end at {self.claim.axis} {where}"
-        return f"{ends} ({super().text(readings)})"
+        if earliest == max(float(high) for _, high in readings):
+            return f"gains up to {self.axis} {earliest:g}, the last one looked at"
+        where = f"{earliest:g}" if earliest == latest else f"between {earliest:g} and {latest:g}"
+        return f"gains end at {self.axis} {where}"
+
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        return f"{self.ends(readings)}: {super().text(readings, amounts)}"
 
 
 class _Best:
     unit = "×"
+    only: tuple[Scalar, ...] = ()
 
     def __init__(self, claim: BestAt) -> None:
-        self.axis, self.claimed, self.scatter = claim.axis, claim.values, claim.scatter_pct / 100
-        self.threshold = f"best at {claim.axis} {' or '.join(map(str, claim.values))}"
+        self.axis, self.claimed, self.scatter = symbol(claim.axis), claim.values, claim.scatter_pct / 100
+        self.threshold = f"best at {self.axis} {' or '.join(map(str, claim.values))}"
         self.higher = claim.quantity.measure in HIGHER_IS_BETTER
 
     def readings(self, values: Values) -> dict[Item, float]:
@@ -229,50 +257,46 @@ class _Best:
         return "contradicts" if ours >= others * (1 + self.scatter) else "cannot tell"
 
     def label(self, item: Item) -> str:
-        return f"{self.axis} {item[0]}, times worse than the best"
+        return f"times worse than the best, {self.axis} {item[0]}"
 
-    def text(self, readings: Readings) -> str:
-        ranked = sorted(readings.items(), key=lambda reading: reading[1])
-        rest = ", ".join(f"{x} {number(worse)}× worse" for (x,), worse in ranked[1:])
-        return f"best at {self.axis} {ranked[0][0][0]}; {rest}"
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        ((best,), _), *rest = sorted(readings.items(), key=lambda reading: reading[1])
+        amount = f" ({amounts[best]})" if amounts else ""
+        behind = ", ".join(f"{x} is {number(worse)}× worse" for (x,), worse in rest)
+        return f"best at {self.axis} {best}{amount}; {behind}"
 
 
 class _Ratio:
     unit = "×"
 
     def __init__(self, claim: Ratio) -> None:
-        self.claim, self.scatter = claim, claim.scatter_pct / 100
-        self.threshold = f"{claim.axis} {claim.value} over {claim.over} {_bound_text(claim)}"
+        self.axis, self.scatter = symbol(claim.axis), claim.scatter_pct / 100
+        self.only: tuple[Scalar, ...] = (claim.value, claim.over)
+        self.at_least, self.at_most = claim.at_least, claim.at_most
+        self.threshold = f"{self.label(self.only)} {_bound_text(claim)}"
 
     def readings(self, values: Values) -> dict[Item, float]:
-        pair = (self.claim.value, self.claim.over)
-        return {pair: values[pair[0]] / values[pair[1]]} if all(x in values for x in pair) else {}
+        value, over = self.only
+        return {self.only: values[value] / values[over]} if value in values and over in values else {}
 
     def decide(self, readings: Readings) -> Outcome:
-        (ratio,) = readings.values()
-        return within_bound(ratio, self.claim.at_least, self.claim.at_most, self.scatter)
+        return within_bound(readings[self.only], self.at_least, self.at_most, self.scatter)
 
     def label(self, item: Item) -> str:
-        return f"{self.claim.axis} {item[0]} over {item[1]}"
+        return f"{self.axis} {item[0]} over {item[1]}"
 
-    def text(self, readings: Readings) -> str:
-        ((item, ratio),) = readings.items()
-        return f"{self.label(item)} is {number(ratio)}"
+    def text(self, readings: Readings, amounts: Amounts) -> str:
+        against = f" ({amounts[self.only[0]]} against {amounts[self.only[1]]})" if amounts else ""
+        return f"{self.label(self.only)} is {number(readings[self.only])}×{against}"
 
 
 def _step(item: Item) -> str:
     return f"{item[0]} → {item[1]}"
 
 
+def _chain(amounts: Amounts) -> str:
+    return f" ({', '.join(f'{amount} at {label}' for label, amount in amounts.items())})" if amounts else ""
+
+
 def _bound_text(claim: GainPerDoubling | Saturation | Ratio) -> str:
     return f"at least {claim.at_least:g}" if claim.at_least is not None else f"at most {claim.at_most:g}"
-
-
-_KINDS = {
-    "flat_within": _Flat,
-    "exponent": _Exponent,
-    "gain_per_doubling": _Gain,
-    "saturation": _Saturation,
-    "best_at": _Best,
-    "ratio": _Ratio,
-}

@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
             standalone_mode=False,
         )
         sys.stdout.flush()
-    except Exception as error:  # noqa: BLE001  what is not expected becomes a message too
+    except Exception as error:
         if debug:
             raise
         return _explain(error)
@@ -97,6 +97,9 @@ def _explain(error: Exception) -> int:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         return error.exit_code
+    if isinstance(error, ImportError):  # pyarrow beside an older NumPy, for example
+        click.echo(f"error: an installed package cannot be loaded: {error}", err=True)
+        return ExitCode.ENVIRONMENT
     if isinstance(error, BrokenPipeError):  # the same, noticed at the last flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK

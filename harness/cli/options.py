@@ -45,7 +45,7 @@ def study_options(function: F) -> F:
         click.option("--gpu", "systems", multiple=True, type=Gpu(), help="GPU to use instead of the study's. Repeatable."),
         click.option("--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: workloads.decode.kvsl=65536."),
         click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Replace an axis: G=1,2,4 or G=2^0..2^6."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -57,7 +57,7 @@ def pricing_options(function: F) -> F:
         click.option("--allow-extrapolation", is_flag=True, help="Answer outside the measured range where an error band is known."),
         click.option("--on", type=click.Choice(["auto", "tables", "roofline"]), default="auto", show_default=True,
                      help="Who answers: published kernel measurements or the roofline; auto prefers the tables."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 

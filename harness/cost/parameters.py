@@ -1,8 +1,8 @@
 """How many parameters a variant has, by module group.
 
-Weights and norms of a decoder with RMS norms and without biases, as Hugging Face counts them: Llama 3 8B has 8,030,261,248
-and 70B 70,553,706,496. Qwen3's norms of Q and K are no part of a variant, so Qwen3-235B-A22B counts 235,093,610,496, 2·128
-per layer less than its card. Router biases (DeepSeek-V3) are not counted either.
+Weights and norms of a decoder with RMS norms and without biases, as Hugging Face counts them: Llama 3 8B has
+8,030,261,248 and 70B 70,553,706,496. Qwen3's norms of Q and K are no part of a variant, so Qwen3-235B-A22B counts
+235,093,610,496, which leaves out 2·128 per layer. Router biases (DeepSeek-V3) are not counted either.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.files import write_atomic
-from harness.lint.check import CHECKS
 from harness.lint.facts import rulebook
+from harness.lint.registry import CHECKS
 
 BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 

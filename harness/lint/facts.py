@@ -6,7 +6,7 @@ facts that is empty is silent: no rule assumes what nothing says.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -33,7 +33,7 @@ class Dated(Spec):
     since: str = ""
     before: str = ""
     evidence: Annotated[str, Field(min_length=1)]
-    read: datetime.date | None = None
+    read: dt.date | None = None
 
     @field_validator("since", "before")
     @classmethod
@@ -168,6 +168,8 @@ class MoeBackend(Dated):
 
     kernels: tuple[MoeKernel, ...]
     eplb: bool = True
+    absent: str = "it is not there yet"
+    """Why versions outside the bounds have none."""
 
 
 class MoeDefault(Dated):
@@ -229,7 +231,7 @@ class RuleInfo(Spec):
     strict: Severity | None = None
     says: Annotated[str, Field(min_length=1)]
     evidence: Annotated[str, Field(min_length=1)]
-    read: datetime.date
+    read: dt.date
 
 
 class Rulebook(Spec):

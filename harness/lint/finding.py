@@ -14,7 +14,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule reports: the field it is about, what it found there, what is allowed, why, and a setting that works."""
+    """What a rule reports: a field, what it found there, what is allowed, why, and a setting that works."""
 
     field: str
     value: int | str
@@ -51,3 +51,8 @@ class Finding:
 def join(items: Iterable[object]) -> str:
     """Things in a row: `1, 2, 4`."""
     return ", ".join(map(str, items))
+
+
+def either(*options: str) -> str:
+    """Settings of which one is enough: `tp 4, or q_heads 48`; empty ones are left out."""
+    return ", or ".join(filter(None, options))

@@ -31,21 +31,26 @@ def facts_from_limits(limits: Mapping[str, Any], where: str = "limits") -> Facts
     A KV format that the list of an SM leaves out has no fused kernel there; an SM without a list is not judged.
     """
     given = parse(Limits, limits, where)
+    multiple = given.head_size_multiple
     blocks = {
         "nvfp4": (given.nvfp4_block, "values share one scale"),
-        "fp8": (given.fp8_gemm_multiple, "is what FP8 GEMMs need"),
+        "fp8": (given.fp8_gemm_multiple, "values fill what FP8 GEMMs are aligned to"),
         "fp8_block": (given.fp8_block_scale, "values on a side share one scale"),
     }
-    multiple = given.head_size_multiple
     facts: dict[str, Any] = {
-        "head_size_multiple": multiple and {"multiple": multiple, "why": "is what kernels load at once", "evidence": where},
         "block_sizes": {name: {"multiple": n, "why": why, "evidence": where} for name, (n, why) in blocks.items() if n},
         "fused_head_sizes": [
-            {"sm": [sm], "kv": [kv], "sizes": sizes.get(kv, ()), "evidence": where}  # type: ignore[call-overload]
+            {"sm": [sm], "kv": [kv], "sizes": sizes.get(kv, ()), "evidence": where}
             for sm, sizes in given.fused_attention_head_sizes.items()
             for kv in ("bf16", "fp8", "nvfp4")
         ],
     }
+    if multiple:
+        facts["head_size_multiple"] = {
+            "multiple": multiple,
+            "why": "kernels load so many values at once",
+            "evidence": where,
+        }
     if given.fast_decode_group_sizes:
         facts["fast_group_sizes"] = [{"sizes": given.fast_decode_group_sizes, "evidence": where}]
     if given.nvfp4_min_sm:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from harness.cost.kv_cache import kv_bytes_per_token, unique_kv_bytes_per_token
 from harness.lint.facts import GroupFactor, in_force
-from harness.lint.finding import Problem, join
+from harness.lint.finding import Problem, either, join
 from harness.lint.registry import rule
-from harness.lint.shapes import nearest_multiples, tp_text, working_tp
+from harness.lint.shapes import clean_splits, nearest_multiples, working_tp
 from harness.lint.subject import Subject, attention_ways
 from harness.spec.parallelism import Parallelism
 from harness.spec.workload import Decode
@@ -19,12 +20,17 @@ def q_heads_per_kv_head(s: Subject) -> Iterator[Problem]:
     """QH % KH."""
     v = s.variant
     if s.has_kv_heads and v.q_heads % v.kv_heads:
-        divisors = [n for n in range(1, v.q_heads + 1) if not v.q_heads % n]
-        near = [max(n for n in divisors if n < v.kv_heads), min(n for n in divisors if n > v.kv_heads)]
-        works = f"kv_heads {join(near)}, or q_heads {join(nearest_multiples(v.q_heads, v.kv_heads))}"
-        yield Problem(
-            "q_heads", v.q_heads, f"a multiple of kv_heads {v.kv_heads}", "the group size G is not a whole number", works
-        )
+        fits = [n for n in range(1, v.q_heads + 1) if s.with_heads(kv_heads=n).group_size]
+        near = [n for n in fits if n < v.kv_heads][-1:] + [n for n in fits if n > v.kv_heads][:1]
+        works = either(f"kv_heads {join(near)}" if near else "", _q_heads_that_fit(s))
+        why = "the group size G is not a whole number"
+        yield Problem("q_heads", v.q_heads, f"a multiple of kv_heads {v.kv_heads}", why, works)
+
+
+def _q_heads_that_fit(s: Subject) -> str:
+    """The nearest counts of query heads that KV heads and ranks divide."""
+    step = math.lcm(s.variant.kv_heads, attention_ways(s.split) * s.split.cp)
+    return f"q_heads {join(nearest_multiples(s.variant.q_heads, step))}"
 
 
 @rule("q-heads-split")
@@ -32,10 +38,9 @@ def q_heads_split(s: Subject) -> Iterator[Problem]:
     """QH % (tp·cp)."""
     ranks, by = attention_ways(s.split) * s.split.cp, "tp·cp" if s.split.cp > 1 else "tp"
     if s.variant.q_heads % ranks:
-        tps = tp_text(working_tp(s.variant, s.split, s.facts))
-        heads = f"q_heads {join(nearest_multiples(s.variant.q_heads, ranks))}"
-        works = f"{tps}, or {heads}" if tps else heads
-        yield Problem("q_heads", s.variant.q_heads, f"a multiple of {by} {ranks}", "ranks hold whole query heads", works)
+        works = either(working_tp(s.variant, s.split, s.facts), _q_heads_that_fit(s))
+        why = "ranks hold whole query heads"
+        yield Problem("q_heads", s.variant.q_heads, f"a multiple of {by} {ranks}", why, works)
 
 
 @rule("kv-heads-split")
@@ -43,8 +48,8 @@ def kv_heads_split(s: Subject) -> Iterator[Problem]:
     """KH % tp, or tp % KH."""
     tp, heads = attention_ways(s.split), s.variant.kv_heads
     if s.has_kv_heads and heads % tp and tp % heads:
-        works = tp_text(working_tp(s.variant, s.split, s.facts))
-        why = f"neither divides the other, so {heads} KV heads are neither shared out nor duplicated evenly over {tp} ranks"
+        works = working_tp(s.variant, s.split, s.facts)
+        why = f"neither divides the other, so ranks neither share out nor duplicate {heads} KV heads evenly"
         yield Problem("parallelism.tp", tp, f"a divisor or a multiple of kv_heads {heads}", why, works)
 
 
@@ -57,10 +62,10 @@ def kv_heads_duplicated(s: Subject) -> Iterator[Problem]:
     held = tp * kv_bytes_per_token(s.variant, Parallelism(tp=tp))
     unique = unique_kv_bytes_per_token(s.variant)
     why = (
-        f"each KV head is held by {tp // heads} ranks and KV bytes per GPU stop shrinking at tp {heads}; the {tp} ranks "
-        f"hold {held:,.0f} bytes a token for {unique:,.0f} unique, {held - unique:,.0f} wasted"
+        f"each KV head is held by {tp // heads} ranks and KV bytes per GPU stop shrinking at tp {heads}; "
+        f"the {tp} ranks hold {held:,.0f} bytes a token for {unique:,.0f} unique, {held - unique:,.0f} wasted"
     )
-    works = tp_text(working_tp(s.variant, s.split, s.facts, largest=heads))
+    works = working_tp(s.variant, s.split, s.facts, largest=heads)
     yield Problem("parallelism.tp", tp, f"at most kv_heads {heads}", why, works)
 
 
@@ -69,24 +74,23 @@ def mla_latent_replicated(s: Subject) -> Iterator[Problem]:
     """MLA under tp."""
     tp = attention_ways(s.split)
     if "mla" in s.variant.attention and tp > 1:
-        latent = kv_bytes_per_token(s.variant.model_copy(update={"attention": ("mla",)}))
-        why = (
-            f"tp does not split the one latent of MLA: a layer stack of it costs {latent:,.0f} bytes a token on each of "
-            f"{tp} ranks"
+        pattern = tuple(kind if kind == "mla" else "none" for kind in s.variant.attention)
+        latent = kv_bytes_per_token(s.variant.model_copy(update={"attention": pattern}))
+        why = f"tp does not split the one latent of MLA: each of the {tp} ranks holds all {latent:,.0f} bytes a token"
+        yield Problem(
+            "parallelism.tp", tp, "1 to hold the latent once", why, "attention_dp, which shares out sequences"
         )
-        yield Problem("parallelism.tp", tp, "1 to hold the latent once", why, "attention_dp, which shares out sequences")
 
 
 def _refused(s: Subject) -> list[tuple[str, str]]:
     """Why TensorRT-LLM stops at this head size: (limit, why) per fact."""
-    facts, size, reasons = s.facts, s.variant.head_dim, []
-    for accepted in in_force(facts.accepted_head_sizes, s.version):
-        if accepted.covers(s.gpu.sm) and size not in accepted.sizes:
-            reasons.append((f"one of {join(accepted.sizes)} on {s.on}", accepted.why))
-    for failing in in_force(facts.failing_head_sizes, s.version):
-        if failing.covers(s.gpu.sm) and size in failing.sizes:
-            reasons.append((f"other than {join(failing.sizes)} on {s.on}", failing.why))
-    return reasons
+    size = s.variant.head_dim
+    accepted = [one for one in in_force(s.facts.accepted_head_sizes, s.version) if one.covers(s.gpu.sm)]
+    failing = [one for one in in_force(s.facts.failing_head_sizes, s.version) if one.covers(s.gpu.sm)]
+    return [
+        *((f"one of {join(one.sizes)} on {s.on}", one.why) for one in accepted if size not in one.sizes),
+        *((f"other than {join(one.sizes)} on {s.on}", one.why) for one in failing if size in one.sizes),
+    ]
 
 
 def _off_multiple(s: Subject) -> bool:
@@ -132,7 +136,9 @@ def head_size_unsupported(s: Subject) -> Iterator[Problem]:
     """Head sizes at which TensorRT-LLM stops."""
     if s.has_kv_heads and not _off_multiple(s):
         for limit, why in _refused(s):
-            yield Problem("head_dim", s.variant.head_dim, limit, f"{why} (TensorRT-LLM {s.version})", _usable_head_size(s))
+            yield Problem(
+                "head_dim", s.variant.head_dim, limit, f"{why} (TensorRT-LLM {s.version})", _usable_head_size(s)
+            )
 
 
 @rule("head-size-unfused")
@@ -144,7 +150,11 @@ def head_size_unfused(s: Subject) -> Iterator[Problem]:
     if s.facts.computes("kv", v.kv_format, s.gpu.sm, s.version):
         what = f"{v.kv_format} KV and {v.attn_format} attention"
         why = f"no fused attention kernel is known with {what} there; a slow unfused path could be measured in silence"
-        limit = f"one of {join(known)} with {v.kv_format} KV on {s.on}" if known else f"none with {v.kv_format} KV on {s.on}"
+        limit = (
+            f"one of {join(known)} with {v.kv_format} KV on {s.on}"
+            if known
+            else f"none with {v.kv_format} KV on {s.on}"
+        )
         yield Problem("head_dim", v.head_dim, limit, why, _usable_head_size(s))
 
 
@@ -164,16 +174,18 @@ def group_size_cliff(s: Subject) -> Iterator[Problem]:
     group, largest = _group_size(s), _largest_group(s)
     if group is None or largest is None or group <= largest:
         return
-    v, tp = s.variant, attention_ways(s.split)
-    heads = [n for n in range(v.kv_heads + 1, v.q_heads + 1) if not v.q_heads % n and v.q_heads // n <= largest]
-    tps = [n for n in working_tp(v, s.split, s.facts) if n > tp and _group_at(s, n) <= largest]
-    works = join(filter(None, [heads and f"kv_heads {heads[0]}", tps and f"tp {tps[0]}"]))
+    heads = [
+        n for n in range(s.variant.kv_heads + 1, s.variant.q_heads + 1) if _fits(s.with_heads(kv_heads=n), largest)
+    ]
+    splits = clean_splits(s.variant, s.split, s.facts)
+    ways = [tp for tp, split in splits.items() if tp > s.split.tp and _fits(s.with_split(split), largest)]
+    works = either(f"kv_heads {heads[0]}" if heads else "", f"tp {ways[0]}" if ways else "")
     why = f"decode leaves its grouped kernel beyond {largest} query heads per KV head; {_factor_text(s)}"
     yield Problem("group_size", group, f"at most {largest} on each rank in decode", why, works)
 
 
-def _group_at(s: Subject, tp: int) -> float:
-    return s.variant.q_heads / tp / max(1, s.variant.kv_heads / tp)
+def _fits(s: Subject, largest: int) -> bool:
+    return s.group_size is not None and s.group_size <= largest
 
 
 def _factor_text(s: Subject) -> str:
@@ -185,8 +197,8 @@ def _factor_text(s: Subject) -> str:
     one: GroupFactor = own[0]
     slow, fast = one.group_sizes
     return (
-        f"published rows on {one.system} with G {slow} take {one.factor_min:g} to {one.factor_max:g} times as long as with "
-        f"G {fast}, median {one.factor_median:g}"
+        f"published rows on {one.system} with G {slow} take {one.factor_min:g} to {one.factor_max:g} times as long as "
+        f"with G {fast}, median {one.factor_median:g}"
     )
 
 
@@ -198,12 +210,15 @@ def group_size_unlisted(s: Subject) -> Iterator[Problem]:
     fast = sorted({size for one in lists for size in one.sizes})
     if not fast or group is None or group in fast or (largest is not None and group > largest):
         return
-    v, tp = s.variant, attention_ways(s.split)
-    heads = [n for n in range(1, v.q_heads + 1) if not v.q_heads % n and not n % tp and v.q_heads // n in fast]
-    near = sorted(heads, key=lambda n: abs(n - v.kv_heads))[:2]
+    v = s.variant
+    kv_heads = [n for n in range(1, v.q_heads + 1) if s.with_heads(kv_heads=n).group_size in fast]
+    q_heads = [v.kv_heads * n for n in fast if s.with_heads(q_heads=v.kv_heads * n).group_size in fast]
+    near = [
+        f"{field} {min(fits, key=lambda n: abs(n - now))}" if fits else ""
+        for field, now, fits in (("q_heads", v.q_heads, q_heads), ("kv_heads", v.kv_heads, kv_heads))
+    ]
     why = "it is not in the list of fast decode group sizes, so numbers may come from a fallback kernel"
-    works = f"kv_heads {join(sorted(near))}" if near else ""
-    yield Problem("group_size", group, f"one of {join(fast)}", why, works)
+    yield Problem("group_size", group, f"one of {join(fast)}", why, either(*near))
 
 
 @rule("draft-rows-unmeasured")

@@ -20,7 +20,9 @@ def experts_without_moe(s: Subject) -> Iterator[Problem]:
     """Expert parallelism of a dense variant."""
     if s.variant.experts is None and (s.split.ep > 1 or s.split.slots):
         field, value = ("parallelism.ep", s.split.ep) if s.split.ep > 1 else ("parallelism.slots", s.split.slots or 0)
-        yield Problem(field, value, "left out for a dense variant", "there are no experts, so it changes nothing", "ep 1")
+        yield Problem(
+            field, value, "left out for a dense variant", "there are no experts, so it changes nothing", "ep 1"
+        )
 
 
 @rule("moe-ranks")
@@ -29,7 +31,7 @@ def moe_ranks(s: Subject) -> Iterator[Problem]:
     split = s.split
     ranks, moe_tp = split.tp * split.cp, split.expert_tp
     if split.ep * moe_tp != ranks:
-        why = f"experts live inside the {ranks} ranks of a stage, and ep {split.ep} · moe_tp {moe_tp} = {split.ep * moe_tp}"
+        why = f"experts live inside the ranks of a stage, and ep {split.ep} · moe_tp {moe_tp} = {split.ep * moe_tp}"
         pairs = join(f"ep {n} · moe_tp {ranks // n}" for n in _divisors(ranks))
         yield Problem("parallelism.ep", split.ep, f"such that ep · moe_tp = tp · cp = {ranks}", why, pairs)
 
@@ -99,7 +101,7 @@ def moe_backend_version(s: Subject) -> Iterator[Problem]:
     name, backend = chosen
     if backend is None or not backend.holds(s.version):
         known = [other for other, one in s.facts.moe_backends.items() if one.holds(s.version)]
-        why = f"{backend.evidence}" if backend else "there is no such backend"
+        why = backend.absent if backend else "there is no such backend"
         limit = f"one of {join(known)} with TensorRT-LLM {s.version}"
         yield Problem("moe_backend", name, limit, why, f"moe_backend {join(_capable(s)[:3])}")
 
@@ -107,13 +109,13 @@ def moe_backend_version(s: Subject) -> Iterator[Problem]:
 @rule("moe-backend-kernel")
 def moe_backend_kernel(s: Subject) -> Iterator[Problem]:
     """Backend x format x SM."""
-    chosen, format = _backend(s), s.variant.weights.experts
-    if chosen is None or not s.facts.computes("weights", format, s.gpu.sm, s.version):
+    chosen, experts = _backend(s), s.variant.weights.experts
+    if chosen is None or not s.facts.computes("weights", experts, s.gpu.sm, s.version):
         return
     name, backend = chosen
     if backend and backend.holds(s.version) and not _computes(s, backend):
-        kernels = [one for one in in_force(backend.kernels, s.version) if one.format == format]
-        limit = f"one that computes {format} experts on {s.on}"
+        kernels = [one for one in in_force(backend.kernels, s.version) if one.format == experts]
+        limit = f"one that computes {experts} experts on {s.on}"
         where = f"only on {join(one.gpus for one in kernels)}" if kernels else "nowhere"
         why = f"with TensorRT-LLM {s.version} it does so {where}; another backend would run with no more than a warning"
         capable = _capable(s)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.lint.facts import Part, in_force
-from harness.lint.finding import Problem, join
+from harness.lint.finding import Problem, either, join
 from harness.lint.registry import rule
-from harness.lint.shapes import Shard, block_of, cut_shards, nearest_multiples, shards, tp_text, working_tp
+from harness.lint.shapes import Shard, block_of, cut_shards, nearest_multiples, shards, working_tp
 from harness.lint.subject import Subject
 from harness.spec.variant import WeightFormat
 
@@ -39,16 +39,19 @@ def _weights_on_gpu(s: Subject, format: WeightFormat) -> Iterator[Problem]:
         name for name in _WEIGHT_FORMATS if name != format and s.facts.computes("weights", name, s.gpu.sm, s.version)
     ]
     field = join(f"weights.{name}" for name in sorted(groups))
-    yield Problem(field, format, _limit(s, "weights", format), _otherwise(s, format), f"weights {join(others)} on this GPU")
+    yield Problem(
+        field, format, _limit(s, "weights", format), _otherwise(s, format), f"weights {join(others)} on this GPU"
+    )
 
 
-def _otherwise(s: Subject, format: str) -> str:
+def _otherwise(s: Subject, weights: str) -> str:
     """What such a run would be on this GPU with this version."""
-    for one in in_force(s.facts.substitutes, s.version):
-        if one.format == format and one.covers(s.gpu.sm):
-            return f"{one.runs} (TensorRT-LLM {s.version})"
-    told = [one.otherwise for one in s.facts.support("weights", format, s.version) if one.otherwise]
-    return told[0] if told else f"this GPU does not compute in {format}, and a silent weight-only run is another question"
+    known = (one for one in in_force(s.facts.substitutes, s.version) if one.format == weights)
+    substitutes = [one.runs for one in known if one.covers(s.gpu.sm)]
+    told = [one.otherwise for one in s.facts.support("weights", weights, s.version) if one.otherwise]
+    silent = f"this GPU does not compute in {weights}, and a weight-only run in silence is another question"
+    why = [*substitutes, *told, silent]
+    return f"{why[0]} (TensorRT-LLM {s.version})" if s.version else why[0]
 
 
 @rule("nvfp4-gpu")
@@ -72,20 +75,20 @@ def fp8_block_gpu(s: Subject) -> Iterator[Problem]:
 @rule("kv-format-gpu")
 def kv_format_gpu(s: Subject) -> Iterator[Problem]:
     """KV formats by SM."""
-    format, part = s.variant.kv_format, s.facts
-    if not part.computes("kv", format, s.gpu.sm, s.version):
-        told = [one.otherwise for one in part.support("kv", format, s.version)]
-        works = [name for name in ("fp8", "bf16") if name != format and part.computes("kv", name, s.gpu.sm, s.version)]
-        yield Problem("kv_format", format, _limit(s, "kv", format), told[0], f"kv_format {join(works)}")
+    kv, facts = s.variant.kv_format, s.facts
+    if not facts.computes("kv", kv, s.gpu.sm, s.version):
+        why = facts.support("kv", kv, s.version)[0].otherwise
+        works = [name for name in ("fp8", "bf16") if name != kv and facts.computes("kv", name, s.gpu.sm, s.version)]
+        yield Problem("kv_format", kv, _limit(s, "kv", kv), why, f"kv_format {join(works)}")
 
 
 @rule("attention-format-gpu")
 def attention_format_gpu(s: Subject) -> Iterator[Problem]:
     """Attention arithmetic by SM."""
-    format = s.variant.attn_format
-    if not s.facts.computes("attention", format, s.gpu.sm, s.version):
-        told = [one.otherwise for one in s.facts.support("attention", format, s.version)]
-        yield Problem("attn_format", format, _limit(s, "attention", format), told[0], "attn_format bf16")
+    attention = s.variant.attn_format
+    if not s.facts.computes("attention", attention, s.gpu.sm, s.version):
+        why = s.facts.support("attention", attention, s.version)[0].otherwise
+        yield Problem("attn_format", attention, _limit(s, "attention", attention), why, "attn_format bf16")
 
 
 def _readable_kv(s: Subject, attention: str) -> list[str] | None:
@@ -116,7 +119,7 @@ def nvfp4_kv_weights(s: Subject) -> Iterator[Problem]:
     """An NVFP4 cache is documented with FP8 weights only."""
     pairs = [one for one in in_force(s.facts.kv_weights, s.version) if one.kv == s.variant.kv_format]
     weights = s.variant.weights.attention
-    allowed = [format for one in pairs for format in one.weights]
+    allowed = [weight for one in pairs for weight in one.weights]
     if allowed and weights not in allowed:
         why = f"{s.variant.kv_format} KV is documented with {join(allowed)} weights only"
         yield Problem("weights.attention", weights, join(allowed), why, f"weights {allowed[0]}, or kv_format fp8")
@@ -127,9 +130,12 @@ def dimension_split(s: Subject) -> Iterator[Problem]:
     """Dimensions that ranks cannot share evenly; heads have rules of their own."""
     for shard in shards(s.variant, s.split):
         if not shard.whole:
-            near = f"{shard.field} {join(nearest_multiples(shard.size, shard.ways))}"
-            works = join(filter(None, [tp_text(working_tp(s.variant, s.split, s.facts)), near]))
-            why = "every rank holds the same number of rows or columns"
+            block = max(block_of(weights, s.facts) or 1 for weights in shard.formats)
+            near = f"{shard.field} {join(nearest_multiples(shard.size, shard.ways * block))}"
+            works = either(working_tp(s.variant, s.split, s.facts), near)
+            why = (
+                f"{shard.size} / {shard.by} {shard.ways} is no whole number, and every rank holds as much as the others"
+            )
             yield Problem(shard.field, shard.size, f"a multiple of {shard.by} {shard.ways}", why, works)
 
 
@@ -138,7 +144,9 @@ def _cut_blocks(s: Subject, format: WeightFormat) -> Iterator[Problem]:
     why = s.facts.block_sizes[format].why if format in s.facts.block_sizes else ""
     for shard in cut_shards(s.variant, s.split, format, s.facts):
         rest = shard.size // shard.ways % block
-        reason = f"{format} on each rank: {block} {why}, and {shard.size // shard.ways} mod {block} = {rest} would cut them"
+        reason = (
+            f"{format} on each rank: {block} {why}, and {shard.size // shard.ways} mod {block} = {rest} would cut them"
+        )
         yield Problem(shard.field, shard.text, f"a multiple of {block}", reason, _uncut(s, shard, block))
 
 
@@ -146,11 +154,11 @@ def _uncut(s: Subject, shard: Shard, block: int) -> str:
     """A setting at which no block is cut: another split, else another size."""
     if shard.by == "moe_tp" and s.variant.experts:
         inter, ranks = s.variant.experts.inter, s.split.tp * s.split.cp
-        ways = [n for n in range(1, shard.ways) if not ranks % n and not inter % (n * block)]
-        if ways:
-            return join(f"ep {ranks // n} (moe_tp {n})" for n in ways)
-    elif shard.ways > 1 and (tps := working_tp(s.variant, s.split, s.facts)):
-        return tp_text(tps)
+        fits = [n for n in range(1, shard.ways) if not ranks % n and not inter % (n * block)]
+        if fits:
+            return join(f"ep {ranks // n} (moe_tp {n})" for n in fits)
+    elif shard.ways > 1 and (ways := working_tp(s.variant, s.split, s.facts)):
+        return ways
     return f"{shard.field} {join(nearest_multiples(shard.size, shard.ways * block))}"
 
 

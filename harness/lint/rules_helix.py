@@ -1,4 +1,4 @@
-"""Rules on Helix, the KV-parallel decode of TensorRT-LLM (`context_parallel_size` > 1): each need is a rule of its own."""
+"""Rules on Helix, TensorRT-LLM's KV-parallel decode (`context_parallel_size` > 1): each need is a rule of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.cost.kv_cache import TOKENS_PER_BLOCK
 from harness.lint.facts import Helix, in_force
 from harness.lint.finding import Problem, join
 from harness.lint.registry import rule
-from harness.lint.shapes import tp_text, working_tp
+from harness.lint.shapes import working_tp
 from harness.lint.subject import Subject
 from harness.spec.workload import Decode, Serve
 
@@ -24,7 +24,8 @@ def helix_gpu(s: Subject) -> Iterator[Problem]:
     helix = _helix(s)
     if helix and not helix.gpus.covers(s.gpu.sm):
         why = "only the Blackwell data-centre kernels return the softmax statistics that Helix merges"
-        yield Problem("parallelism.cp", s.split.cp, f"1 except on {helix.gpus.gpus}; {s.gpu.key} is sm {s.gpu.sm}", why, "cp 1")
+        limit = f"1 except on {helix.gpus.gpus}; {s.gpu.key} is sm {s.gpu.sm}"
+        yield Problem("parallelism.cp", s.split.cp, limit, why, "cp 1")
 
 
 @rule("helix-phase")
@@ -85,6 +86,5 @@ def helix_kv_heads(s: Subject) -> Iterator[Problem]:
     heads = s.variant.kv_heads
     if _helix(s) and s.has_kv_heads and not s.split.attention_dp and s.split.tp > heads:
         why = "KV heads would be held twice, which Helix exists to avoid"
-        ranks = s.split.tp * s.split.cp
-        works = tp_text([tp for tp in working_tp(s.variant, s.split, s.facts, largest=heads) if not ranks % tp])
+        works = working_tp(s.variant, s.split, s.facts, largest=heads)
         yield Problem("parallelism.tp", s.split.tp, f"at most kv_heads {heads}", why, works)

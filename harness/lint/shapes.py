@@ -11,6 +11,8 @@ from harness.lint.subject import attention_ways, caches_heads, heads_split
 from harness.spec.parallelism import Parallelism
 from harness.spec.variant import Variant, WeightFormat
 
+_BLOCKED: tuple[WeightFormat, ...] = ("fp8", "fp8_block", "nvfp4")
+
 #: tp up to here is tried for a setting that works: the GPUs of a node.
 _GPUS_PER_NODE = 8
 
@@ -96,28 +98,21 @@ def splits_cleanly(variant: Variant, split: Parallelism, facts: Facts) -> bool:
     return (
         heads_split(variant, split)
         and all(shard.whole for shard in shards(variant, split))
-        and not any(
-            True for format in ("fp8", "fp8_block", "nvfp4") for _ in cut_shards(variant, split, format, facts)
-        )
+        and not any(next(cut_shards(variant, split, blocked, facts), None) for blocked in _BLOCKED)
     )
 
 
-def working_tp(variant: Variant, split: Parallelism, facts: Facts, largest: int | None = None) -> list[int]:
+def clean_splits(variant: Variant, split: Parallelism, facts: Facts, largest: int = 0) -> dict[int, Parallelism]:
     """Every tp, up to a node's GPUs or what was asked, at which this variant splits cleanly; all else stays."""
+    ep = split.ep if variant.experts else 1
     candidates = range(1, (largest or max(_GPUS_PER_NODE, split.tp)) + 1)
-    tries = ((tp, _with_tp(split, tp)) for tp in candidates)
-    return [tp for tp, asked in tries if asked and splits_cleanly(variant, asked, facts)]
+    asked = {tp: split.model_copy(update={"tp": tp, "moe_tp": None}) for tp in candidates if not tp * split.cp % ep}
+    return {tp: one for tp, one in asked.items() if splits_cleanly(variant, one, facts)}
 
 
-def _with_tp(split: Parallelism, tp: int) -> Parallelism | None:
-    """The same parallelism at another tp; None where ep no longer divides the ranks."""
-    if tp * split.cp % split.ep:
-        return None
-    return split.model_copy(update={"tp": tp, "moe_tp": None})
-
-
-def tp_text(values: list[int]) -> str:
-    """A list of tp as a setting: `tp 1, 2, 4`; empty where there is none."""
+def working_tp(variant: Variant, split: Parallelism, facts: Facts, largest: int = 0) -> str:
+    """Every tp that works as a setting: `tp 1, 2, 4`; empty where there is none."""
+    values = clean_splits(variant, split, facts, largest)
     return f"tp {join(values)}" if values else ""
 
 

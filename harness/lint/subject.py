@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from harness.lint.facts import Facts
@@ -82,6 +82,14 @@ class Subject:
             return None
         group, rest = divmod(variant.q_heads // tp, math.ceil(variant.kv_heads / tp))
         return None if rest else group
+
+    def with_heads(self, **heads: int) -> Subject:
+        """The same question about other head counts."""
+        return replace(self, variant=self.variant.model_copy(update=heads))
+
+    def with_split(self, split: Parallelism) -> Subject:
+        """The same question under another parallelism."""
+        return replace(self, split=split)
 
 
 def attention_ways(split: Parallelism) -> int:

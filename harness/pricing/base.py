@@ -21,9 +21,9 @@ Refusal = Literal["unsupported", "refused"]
 class KernelPrice:
     """The time of one execution of one kernel, or why there is none.
 
-    `time_ms` is None exactly when `refusal` is set. `source` says how the time was got. `flags` are record flags such as
-    `l2_warm`, `unmeasured`, `extrapolated`. `note` explains in a sentence: both rows of an NVFP4 minimum, the distance and
-    error band of an extrapolation, the nearest slices that exist.
+    `time_ms` is None exactly when `refusal` is set. `source` says how the time was got. `flags` are record flags such
+    as `l2_warm`, `unmeasured`, `extrapolated`. `note` explains in a sentence: both rows of an NVFP4 minimum, the
+    distance and error band of an extrapolation, the nearest slices that exist.
     """
 
     time_ms: float | None

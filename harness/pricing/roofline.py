@@ -55,7 +55,7 @@ class RooflinePricer:
         return RooflineTime(limit_ms + self.launch_overhead_ms, bound)
 
     def price(self, kernels: Sequence[Kernel]) -> list[KernelPrice]:
-        """One price per kernel, source `modelled`; `unsupported` where the GPU cannot compute in the kernel's format."""
+        """One price per kernel, source `modelled`; `unsupported` where the GPU cannot compute in its format."""
         return [self._price(kernel) for kernel in kernels]
 
     def _price(self, kernel: Kernel) -> KernelPrice:

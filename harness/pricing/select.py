@@ -16,13 +16,13 @@ def select_pricer(
 ) -> tuple[KernelPricer, str]:
     """Return the pricer for one system and why it was taken.
 
-    `auto` takes the tables where they are installed and hold the GPU, else the roofline. Raises MissingExtra or UsageError
-    when tables are asked for by name and cannot answer.
+    `auto` takes the tables where they are installed and hold the GPU, else the roofline. Raises MissingExtra or
+    UsageError when tables are asked for by name and cannot answer.
     """
     system = load_system(system_key)
     if on == "roofline":
         return RooflinePricer(system), "asked for"
-    from harness.pricing.tables import TablesPricer, tables_available, tabled_systems
+    from harness.pricing.tables import TablesPricer, tabled_systems, tables_available
 
     if on == "auto":
         available, why = tables_available()
@@ -30,5 +30,5 @@ def select_pricer(
             return RooflinePricer(system), why
         if system_key not in tabled_systems():
             return RooflinePricer(system), f"no published TensorRT-LLM kernel measurements of {system.gpu_name}"
-    pricer = TablesPricer(system_key, allow_extrapolation=allow_extrapolation, as_is=as_is)
+    pricer = TablesPricer(system_key, l2_bytes=system.l2_bytes, allow_extrapolation=allow_extrapolation, as_is=as_is)
     return pricer, "asked for" if on == "tables" else "published kernel measurements are installed"

@@ -138,12 +138,15 @@ def _section(
     from harness.analysis.claims import judge
     from harness.analysis.cliffs import cliffs, edges
     from harness.analysis.effects import effects
-    from harness.analysis.frame import observations
+    from harness.analysis.frame import observations, placed
 
     ops = run.ops[run.ops["attempt_id"].isin(records["attempt_id"])]
     found = cliffs(study, records, ops)
+    rows = placed(study, records)[0]
+    left = rows[rows["status"] != "ok"]
     charts = (
-        build_chart(plot, observations((records, ops), study, plot.y), provenance, systems, found) for plot in study.plots
+        build_chart(plot, observations((records, ops), study, plot.y), left, study.level, provenance, systems, found)
+        for plot in study.plots
     )
     ok = records[records["status"] == "ok"]
     return Section(

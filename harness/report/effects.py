@@ -40,6 +40,8 @@ def effects_of(effects: pd.DataFrame, records: pd.DataFrame, systems: Mapping[st
     found = []
     for (series, phase, axis), group in effects.groupby(["series", "phase", "axis"], sort=False):
         parts = sorted(group.groupby("part", sort=False), key=lambda item: _part_order(item[0]))
+        if len(parts) == 2:  # one category is the whole
+            parts = parts[:1]
         same = [name for name, rows in parts if name != "total" and (rows["ratio"] - 1).abs().max() < _UNCHANGED]
         tables = [_pivot(name, rows, axis, places, systems) for name, rows in parts if name not in same]
         title = f"{short_name(axis)} in {phase}" + (f", {series}" if series else "")

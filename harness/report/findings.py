@@ -1,39 +1,75 @@
-"""Headline findings: verdicts grouped by what they say, GPUs of one claim together."""
+"""Headline findings: claims with their verdicts side by side, and the cliffs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from harness.report.content import Report
+from harness.report.content import Report, Section
 
-_ORDER = ("contradicts", "supports", "cannot tell")
+if TYPE_CHECKING:
+    from harness.analysis.claims import Outcome, Verdict
+    from harness.analysis.cliffs import Edge
+
+_ORDER: tuple[Outcome, ...] = ("contradicts", "supports", "cannot tell")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One claim with one verdict, and what it rests on for each GPU."""
+class ClaimRow:
+    """One claim of a study and what each GPU says about it."""
 
     anchor: str
     guideline: str
     statement: str
+    threshold: str
     provenance: str
-    told: tuple[tuple[str, str], ...]
-    """GPU and finding."""
+    on: Mapping[str, Verdict]
+    """GPU name → verdict."""
+
+    @property
+    def group(self) -> Outcome:
+        """`contradicts` where one GPU contradicts, else `supports` where one supports."""
+        said = {verdict.verdict for verdict in self.on.values()}
+        return next(outcome for outcome in _ORDER if outcome in said)
 
 
-def findings_of(report: Report) -> dict[str, list[Finding]]:
-    """Verdict → claims with it; a claim with different verdicts on two GPUs occurs under each."""
-    grouped: dict[str, dict[tuple[str, str], list[Finding]]] = {name: {} for name in _ORDER}
-    for section, verdict in report.verdicts:
-        system = report.systems.get(verdict.system, verdict.system)
-        one = Finding(
-            section.anchor, verdict.guideline, verdict.statement, section.provenance, ((system, verdict.finding),)
-        )
-        grouped[verdict.verdict].setdefault((section.anchor, verdict.claim_id), []).append(one)
-    return {name: [_together(same) for same in claims.values()] for name, claims in grouped.items() if claims}
+def claim_rows(section: Section, systems: Mapping[str, str]) -> list[ClaimRow]:
+    """The claims of one section in the order of the study."""
+    found: dict[str, dict[str, Verdict]] = {}
+    for verdict in section.verdicts:
+        found.setdefault(verdict.claim_id, {})[systems.get(verdict.system, verdict.system)] = verdict
+    return [_row(section, on) for on in found.values()]
 
 
-def _together(same: list[Finding]) -> Finding:
-    first = same[0]
-    told = tuple(pair for finding in same for pair in finding.told)
-    return Finding(first.anchor, first.guideline, first.statement, first.provenance, told)
+def _row(section: Section, on: Mapping[str, Verdict]) -> ClaimRow:
+    first = next(iter(on.values()))
+    return ClaimRow(section.anchor, first.guideline, first.statement, first.threshold, section.provenance, on)
+
+
+def findings_of(report: Report) -> dict[Outcome, list[ClaimRow]]:
+    """All claims of a report by the group they fall into, contradictions first; groups without a claim are left out."""
+    rows = [row for section in report.sections for row in claim_rows(section, report.systems)]
+    grouped = {outcome: [row for row in rows if row.group == outcome] for outcome in _ORDER}
+    return {outcome: members for outcome, members in grouped.items() if members}
+
+
+def headline_edges(report: Report) -> list[tuple[Section, Edge]]:
+    """Cliffs, the largest first; an edge that several studies saw is told once, where it is largest."""
+    kept: list[tuple[Section, Edge]] = []
+    for section, edge in report.edges:
+        if not any(section.provenance == other.provenance and _same(edge, seen) for other, seen in kept):
+            kept.append((section, edge))
+    return kept
+
+
+def _same(one: Edge, other: Edge) -> bool:
+    kinds = [(edge.system, edge.phase, edge.axis, edge.op) for edge in (one, other)]
+    return kinds[0] == kinds[1] and one.low < other.high and other.low < one.high
+
+
+def tally(report: Report) -> dict[Outcome, int]:
+    """How many verdicts of each kind, one for each claim and GPU."""
+    said: Iterable[Outcome] = [verdict.verdict for _, verdict in report.verdicts]
+    counts = {outcome: sum(one == outcome for one in said) for outcome in _ORDER}
+    return {outcome: count for outcome, count in counts.items() if count}

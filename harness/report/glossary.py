@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from harness.analysis.words import symbol
 from harness.results.metrics import METRICS
+from harness.spec.study import Study
 
 #: Provenance → what kind of number it is.
 PROVENANCES: dict[str, str] = {
@@ -29,6 +30,13 @@ STATUSES: dict[str, str] = {
     "crash": "the process died",
     "invalid": "ran, but did not do what the case says",
     "lost": "its result never arrived",
+}
+
+#: Level → what a time is of.
+LEVELS: dict[str, str] = {
+    "layer": "time of the decoder layers",
+    "model": "time of the whole model, embedding and lm_head included",
+    "serve": "time of served requests",
 }
 
 #: Source → how the time of one op was got, best to worst.
@@ -89,6 +97,8 @@ AXES: dict[str, tuple[str, str]] = {
     "head_dim": ("Hsz, head size", "values"),
     "window": ("Window", "tokens"),
     "kv_format": ("KV cache format", ""),
+    "weights": ("Weight format", ""),
+    "shape": ("Shape", ""),
     "system": ("GPU", ""),
     "series": ("Series", ""),
     "phase": ("Phase", ""),
@@ -111,6 +121,11 @@ def axis_title(name: str) -> str:
     """Title of an axis with its unit: `ISL, prompt length (tokens)`; an unknown axis is its own title."""
     title, unit = AXES.get(name, (name, ""))
     return f"{title} ({unit})" if unit else title
+
+
+def level_text(study: Study) -> str:
+    """What the times of a study are of."""
+    return f"time of {', '.join(study.ops)} alone" if study.ops else LEVELS[study.level]
 
 
 def short_name(name: str) -> str:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from harness import __version__
 from harness.report import glossary, tables
 from harness.report.content import Report, Section
-from harness.report.findings import findings_of
+from harness.report.findings import ClaimRow, claim_rows, findings_of, headline_edges, tally
 from harness.report.rows import rows_payload
+from harness.report.scales import plain
 from harness.results.metrics import format_value, significant
 
 if TYPE_CHECKING:
     from harness.report.plots import Panel
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
-_HEADLINE_EDGES = 6
+_HEADLINE_EDGES = 4
 
 
 def render_html(report: Report) -> str:
@@ -35,12 +36,16 @@ def render_html(report: Report) -> str:
     environment.globals |= {
         "systems": report.systems,
         "figure_index": lambda panel: numbers[id(panel)],
-        "figure_value": significant,
         "significant": significant,
         "percent": lambda share: format_value(share, "percent"),
         "category_name": lambda name: glossary.CATEGORIES.get(name, name),
         "categories_in": categories_in,
         "flag_meaning": glossary.flag_meaning,
+        "short_name": glossary.short_name,
+        "plain": plain,
+        "level_text": glossary.level_text,
+        "claim_rows": lambda section: claim_rows(section, report.systems),
+        "gpus_of": gpus_of,
         "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
         "provenance_note": lambda name: f"[{name}]" if several else "",
     }
@@ -48,7 +53,9 @@ def render_html(report: Report) -> str:
         report=report,
         version=__version__,
         findings=findings_of(report),
-        edges=report.edges,
+        edges=headline_edges(report),
+        tally=tally(report),
+        nav=nav_labels(report),
         headline_edges=_HEADLINE_EDGES,
         not_ok=tables.not_ok_table(report.records, report.systems),
         flags=tables.flags_table(report.records),
@@ -76,6 +83,21 @@ def script_json(data: object) -> str:
     """JSON that may stand inside a script element; NaN is no JSON and raises ValueError."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def nav_labels(report: Report) -> dict[str, str]:
+    """Anchor → label: the guidelines of a study, its name where another study has the same."""
+    short = {section.anchor: ", ".join(section.study.guidelines) for section in report.sections}
+    taken = list(short.values())
+    return {
+        section.anchor: short[section.anchor] if taken.count(short[section.anchor]) == 1 else section.study.name
+        for section in report.sections
+    }
+
+
+def gpus_of(claims: Iterable[ClaimRow]) -> list[str]:
+    """The GPUs that have a verdict on one of the claims."""
+    return list(dict.fromkeys(gpu for claim in claims for gpu in claim.on))
 
 
 def categories_in(section: Section) -> dict[str, str]:

@@ -18,10 +18,12 @@ _PLACE = ("series", "system", "phase")
 _FACTS = frozenset({"attempt_id", "case_id", "value", "roofline", "source", "flags", *_PLACE})
 
 
-def kept(observations: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows with a value at the wanted coordinates."""
-    answered = observations[observations["value"].notna()]
-    return answered[[matches(where, place) for place in answered.to_dict("records")]]
+def kept(rows: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """The rows that belong to a plot: at its coordinates, with a place on its axis."""
+    if plot.x not in rows.columns:
+        return rows.iloc[:0]
+    placed = rows[rows[plot.x].notna()]
+    return placed[[matches(plot.where, place) for place in placed.to_dict("records")]]
 
 
 def coordinates_of(frame: pd.DataFrame) -> list[str]:

@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 from harness.report import tables
 from harness.report.content import Report, Section
-from harness.report.findings import findings_of
-from harness.report.glossary import flag_meaning, glossary
+from harness.report.findings import findings_of, headline_edges
+from harness.report.glossary import flag_meaning, glossary, level_text
 from harness.report.shares import shares_table
 from harness.report.tables import Table
 
+_GROUPS = {
+    "contradicts": "Contradicted on at least one GPU",
+    "supports": "Supported, none contradicted",
+    "cannot tell": "Cannot tell on any GPU",
+}
 _MARKS = {"supports": "✓ supports", "contradicts": "✗ contradicts", "cannot tell": "? cannot tell"}
 
 
@@ -46,19 +51,20 @@ def _findings(report: Report) -> Iterator[str]:
     several = len(report.badges) > 1
     yield "## Findings"
     yield ""
-    if report.edges:
-        yield f"### Cliffs ({len(report.edges)})"
+    edges = headline_edges(report)
+    if edges:
+        yield f"### Cliffs ({len(edges)})"
         yield ""
-        for section, edge in report.edges:
+        for section, edge in edges:
             note = f" [{section.provenance}]" if several else ""
             yield f"- **{report.systems.get(edge.system, edge.system)}** {edge.text} (`{section.study.name}`){note}"
         yield ""
-    for verdict, claims in findings_of(report).items():
-        yield f"### {_MARKS.get(verdict, verdict)} ({len(claims)})"
+    for outcome, claims in findings_of(report).items():
+        yield f"### {_GROUPS[outcome]} ({len(claims)})"
         yield ""
         for claim in claims:
             yield f"- **{claim.guideline}** {claim.statement}{f' [{claim.provenance}]' if several else ''}"
-            yield from (f"  - {system}: {finding}" for system, finding in claim.told)
+            yield from (f"  - {gpu} {_MARKS[one.verdict]}: {one.finding}" for gpu, one in claim.on.items())
         yield ""
 
 
@@ -67,7 +73,7 @@ def _section(section: Section, report: Report) -> Iterator[str]:
     yield f"## {', '.join(study.guidelines)} {study.title}".replace("##  ", "## ")
     yield ""
     counts = ", ".join(f"{count} {status}" for status, count in section.counts.items())
-    yield f"`{study.name}`, {section.provenance}, level {study.level}: {counts}"
+    yield f"`{study.name}`, {section.provenance}, {level_text(study)}: {counts}"
     yield ""
     if study.about:
         yield study.about

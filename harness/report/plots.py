@@ -18,13 +18,15 @@ from harness.report.palette import Ink, inks
 from harness.report.values import is_null, is_number, text
 from harness.results.metrics import METRICS, significant, time_column
 from harness.spec.claims import Quantity
-from harness.spec.study import Plot
+from harness.spec.study import Level, Plot
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from harness.analysis.cliffs import Cliff, Edge
 
+#: Level → what an axis title adds to the name of a phase's time.
+_OF_LEVEL: dict[Level, str] = {"op": ", these ops alone", "layer": ", decoder layers", "model": ""}
 _CLIFF_INK = "#d9480f"
 _CLIFF_FILL = "rgba(217,72,15,0.10)"
 
@@ -55,6 +57,8 @@ class Chart:
     provenance: str
     keys: tuple[Key, ...]
     panels: tuple[Panel, ...]
+    missing: int
+    """Rows of it that have no number and are not drawn."""
     has_roofline: bool
     has_flags: bool
     has_cliffs: bool
@@ -63,6 +67,8 @@ class Chart:
 def build_chart(
     plot: Plot,
     observations: pd.DataFrame,
+    unanswered: pd.DataFrame,
+    level: Level,
     provenance: str,
     systems: Mapping[str, str],
     cliffs: Sequence[Cliff] = (),
@@ -70,18 +76,17 @@ def build_chart(
     """Return the chart of `plot`, or None where no row belongs to it.
 
     `observations` is what `harness.analysis.frame.observations` gives for the plot's quantity: one row for each ok case.
-    `systems` names the GPUs by their keys.
+    `unanswered` are the rows without a number, with the same coordinates: they are counted, not drawn. `systems` names the
+    GPUs by their keys.
     """
-    frame = lines.kept(observations, plot.where)
-    if plot.x in frame.columns:
-        frame = frame[frame[plot.x].notna()]
-    if frame.empty or plot.x not in frame.columns:
+    frame = lines.kept(observations[observations["value"].notna()], plot)
+    if frame.empty:
         return None
     bands = [cliff for cliff in cliffs if _is_of(cliff, plot, frame)]
     frame = frame.assign(system=[systems.get(key, key) for key in frame["system"]])
     columns = lines.line_columns(frame, plot)
     keys = _keys(frame, plot, columns)
-    axes = _axes(frame, plot)
+    axes = _axes(frame, plot, level)
     panels = []
     panel_columns = [plot.panels] if plot.panels in frame.columns else []
     for value, part in lines.split(frame, panel_columns):
@@ -99,6 +104,7 @@ def build_chart(
         provenance=provenance,
         keys=tuple(keys.values()),
         panels=tuple(panels),
+        missing=len(lines.kept(unanswered, plot)),
         has_roofline=provenance != "modelled" and bool(frame["roofline"].notna().any()),
         has_flags=any(len(flags) for flags in frame["flags"]),
         has_cliffs=any(panel.figure["layout"].get("shapes") for panel in panels),
@@ -115,11 +121,11 @@ def _keys(frame: pd.DataFrame, plot: Plot, columns: list[str]) -> dict[tuple[Any
     return {place: Key(lines.line_label(columns, place), ink) for place, ink in zip(places, drawn, strict=True)}
 
 
-def _axes(frame: pd.DataFrame, plot: Plot) -> dict[str, Any]:
+def _axes(frame: pd.DataFrame, plot: Plot, level: Level) -> dict[str, Any]:
     """Both axes, the same for every panel so that heights compare."""
     phases = frame["phase"].unique()
     heights = [*frame["value"].tolist(), *frame["roofline"].dropna().tolist()]
-    title = quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "")
+    title = quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "", level)
     is_log = plot.y_scale == "log" and min(heights) > 0
     return {
         "xaxis": _x_axis(frame[plot.x].unique().tolist(), plot),
@@ -230,8 +236,11 @@ def _is_of(cliff: Cliff, plot: Plot, frame: pd.DataFrame) -> bool:
     return any(attempt in drawn for attempt in cliff.attempt_ids)
 
 
-def quantity_title(quantity: Quantity, phase: str) -> str:
-    """Title of an axis with its unit: `attention, one layer (µs)`, `Decode step (ms)`."""
+def quantity_title(quantity: Quantity, phase: str, level: Level) -> str:
+    """Title of an axis with its unit: `layer.attn.attention, one layer (µs)`, `Decode step, decoder layers (ms)`.
+
+    `phase` is empty where rows of several are drawn; `level` is what a time of the whole phase is of.
+    """
     unit = METRICS[quantity.measure].unit
     what = quantity.op or quantity.category
     if quantity.measure == "tok_s_per_gpu":
@@ -239,5 +248,6 @@ def quantity_title(quantity: Quantity, phase: str) -> str:
     if quantity.measure in {"tflop_per_s", "gb_per_s"}:
         return f"{what or METRICS[quantity.measure].title} ({unit})"
     if not what:
-        return f"{METRICS[time_column(phase)].title if phase else 'Time of the phase'} ({unit})"
+        whole = METRICS[time_column(phase)].title if phase else "Time of the phase"
+        return f"{whole}{_OF_LEVEL[level]} ({unit})"
     return f"{what}, one layer ({unit})" if quantity.measure == "time_us" else f"{what}, all layers ({unit})"

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = (
-    Column("Study"), Column("Series"), Column("GPU"), Column("Phase"), Column("At"), Column("Variant"),
+    Column("GPU"), Column("Phase"), Column("At"), Column("Level"),
     Column("Prefill compute", "ms", numeric=True), Column("Decode step", "ms", numeric=True),
     Column("Roofline", "ms", numeric=True), Column("Throughput", "tok/s/GPU", numeric=True),
-    Column("Provenance"), Column("Sources, share of time", "%"), Column("Flags"), Column("Case"), Column("Attempt"),
+    Column("Sources, share of time", "%"), Column("Flags"), Column("Study"), Column("Variant"), Column("Provenance"),
+    Column("Answered with"), Column("Case"), Column("Attempt"),
 )  # fmt: skip
 
 #: Column and whether its cells are numbers of `texts`.
@@ -61,20 +62,22 @@ def _cells(record: Mapping[str, Any], systems: Mapping[str, str]) -> list[str]:
     place = json.loads(record["coordinates"])
     time = time_column(record["phase"])
     shares = json.loads(record["source_shares"]) if not is_null(record["source_shares"]) else {}
+    at = [record["series"], *(f"{short_name(name)} {text(value)}" for name, value in place.items())]
     return [
-        record["study"],
-        record["series"],
         systems.get(record["system"], record["system"]),
         record["phase"],
-        ", ".join(f"{short_name(name)} {text(value)}" for name, value in place.items()),
-        record["variant"],
+        ", ".join(part for part in at if part),
+        record["level"],
         number(record["prefill_compute_ms"]) if time == "prefill_compute_ms" else "",
         number(record["step_ms"]) if time == "step_ms" else "",
         number(record["roofline_ms"]),
         number(record["tok_s_per_gpu"]),
-        record["provenance"],
         ", ".join(f"{source} {100 * share:.3g}" for source, share in shares.items()),
         ", ".join(record["flags"]),
+        record["study"],
+        record["variant"],
+        record["provenance"],
+        record["answered_with"],
         record["case_id"],
         record["attempt_id"],
     ]

@@ -9,17 +9,28 @@ from typing import Any
 from harness.results.metrics import significant
 
 _STEPS = (1, 2, 5)
+#: Labels stand at least this part of an axis apart.
+_LEAST_GAP = 0.05
 
 
 def log2_axis(values: Sequence[float], title: str) -> dict[str, Any]:
-    """A logarithmic axis with one tick for each value; every value is above 0."""
+    """A logarithmic axis with one tick for each value; every value is above 0.
+
+    A tick too close to the one before it to have room for a label has none.
+    """
     ticks = sorted(set(values))
-    pad = 0.06 * (math.log10(ticks[-1] / ticks[0]) or 1.0)
+    span = math.log10(ticks[-1] / ticks[0]) or 1.0
+    pad = 0.06 * span
+    labels, last = [], -math.inf
+    for tick in ticks:
+        has_room = math.log10(tick) - last >= _LEAST_GAP * span
+        last = math.log10(tick) if has_room else last
+        labels.append(plain(tick) if has_room else "")
     return {
         "type": "log",
         "title": {"text": title},
         "tickvals": ticks,
-        "ticktext": [plain(tick) for tick in ticks],
+        "ticktext": labels,
         "range": [math.log10(ticks[0]) - pad, math.log10(ticks[-1]) + pad],
     }
 

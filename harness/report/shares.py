@@ -11,6 +11,7 @@ from harness.report.glossary import CATEGORIES, short_name
 from harness.report.tables import Column, Table, table
 from harness.report.values import text
 from harness.results.metrics import format_value, significant, time_column
+from harness.spec.expand import matches
 from harness.spec.study import Series, Study
 
 if TYPE_CHECKING:
@@ -48,52 +49,67 @@ class Shares:
     bars: tuple[Bar, ...]
 
 
+_Placed = tuple[dict[str, Any], dict[str, Any]]
+"""A record and its coordinates."""
+
+
 def shares_of(study: Study, records: pd.DataFrame, ops: pd.DataFrame, systems: Mapping[str, str]) -> list[Shares]:
-    """For each series, phase and GPU: the first axis at the workload with most answers, the heaviest of equals."""
+    """For each series, phase and GPU: what the study claims something about, at the workload with most answers.
+
+    The axis is that of the first claim on the series and phase, else the first axis of the series, else its longest sweep.
+    A study that looks at one category of ops has none. The workload is the same on every GPU: the one with most answers over all of them, the heaviest of equals.
+    """
     ok = records[records["status"] == "ok"]
+    if ops["category"].nunique() < 2:  # all of it in one place
+        return []
     by_attempt = dict(list(ops[ops["attempt_id"].isin(ok["attempt_id"])].groupby("attempt_id", sort=False)))
+    placed = [(row, json.loads(row["coordinates"])) for row in ok.to_dict("records")]
     found = []
     for part in study.parts:
-        rows = ok[ok["series"] == part.name].to_dict("records")
-        places = [(row, json.loads(row["coordinates"])) for row in rows]
-        axis = next(iter(part.axes), "") or _longest_sweep(places)
-        for phase in dict.fromkeys(row["phase"] for row in rows):
-            for system in dict.fromkeys(row["system"] for row in rows):
-                here = [item for item in places if item[0]["phase"] == phase and item[0]["system"] == system]
-                shares = _shares(part, axis, here, by_attempt, systems.get(system, system))
-                found += [shares] if shares else []
+        own = [item for item in placed if item[0]["series"] == part.name]
+        for phase in dict.fromkeys(row["phase"] for row, _ in own):
+            here = [item for item in own if item[0]["phase"] == phase]
+            axis = _axis(study, part, phase, here)
+            sweep = _longest(axis, here)
+            if len({place[axis] for _, place in sweep}) < 2:
+                continue
+            for system in dict.fromkeys(row["system"] for row, _ in sweep):
+                bars = [item for item in sweep if item[0]["system"] == system]
+                found.append(_shares(part, axis, bars, by_attempt, systems.get(system, system)))
     return found
 
 
-def _longest_sweep(places: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
-    """Without an axis of the variant, the workload field with most values."""
+def _axis(study: Study, part: Series, phase: str, rows: Sequence[_Placed]) -> str:
     values: dict[str, set[Any]] = {}
-    for _, place in places:
+    for _, place in rows:
         for name, value in place.items():
             values.setdefault(name, set()).add(value)
-    return max(values, key=lambda name: len(values[name]), default="")
+    moving = {name for name, seen in values.items() if len(seen) > 1}
+    where = {"series": part.name, "phase": phase}
+    claimed = (claim.axis for claim in study.claims if matches({k: v for k, v in claim.where.items() if k in where}, where))
+    first = next((name for name in (*claimed, *part.axes) if name in moving), "")
+    return first or max(values, key=lambda name: len(values[name]), default="")
 
 
-def _shares(
-    part: Series,
-    axis: str,
-    rows: list[tuple[dict[str, Any], dict[str, Any]]],
-    ops: Mapping[str, pd.DataFrame],
-    system: str,
-) -> Shares | None:
-    sweeps: dict[tuple[tuple[str, Any], ...], list[tuple[dict[str, Any], Any]]] = {}
+def _longest(axis: str, rows: Sequence[_Placed]) -> list[_Placed]:
+    """The rows that differ in the axis and the GPU only, most of them first, then the heaviest."""
+    sweeps: dict[tuple[tuple[str, Any], ...], list[_Placed]] = {}
     for row, place in rows:
         if axis in place:
             others = tuple((name, value) for name, value in place.items() if name != axis)
-            sweeps.setdefault(others, []).append((row, place[axis]))
-    if not sweeps:
-        return None
-    others, sweep = max(sweeps.items(), key=lambda item: (len(item[1]), sum(_time_ms(row) for row, _ in item[1])))
-    baseline = part.baseline.get(axis, sweep[0][1])
-    bars = [_bar(row, f"{short_name(axis)} {text(value)}", value == baseline, ops[row["attempt_id"]]) for row, value in sweep]
-    where = ", ".join(f"{short_name(name)} {text(value)}" for name, value in others)
-    phase = str(sweep[0][0]["phase"])
-    return Shares(system, ", ".join(part for part in (part.name, phase, where) if part), tuple(_thinned(bars)))
+            sweeps.setdefault(others, []).append((row, place))
+    return max(sweeps.values(), key=lambda sweep: (len(sweep), sum(_time_ms(row) for row, _ in sweep)), default=[])
+
+
+def _shares(part: Series, axis: str, sweep: Sequence[_Placed], ops: Mapping[str, pd.DataFrame], system: str) -> Shares:
+    baseline = part.baseline.get(axis, sweep[0][1][axis])
+    bars = [
+        _bar(row, f"{short_name(axis)} {text(place[axis])}", place[axis] == baseline, ops[row["attempt_id"]])
+        for row, place in sweep
+    ]
+    where = [f"{short_name(name)} {text(value)}" for name, value in sweep[0][1].items() if name != axis]
+    about = ", ".join(told for told in (part.name, str(sweep[0][0]["phase"]), *where) if told)
+    return Shares(system, about, tuple(_thinned(bars)))
 
 
 def _bar(row: Mapping[str, Any], label: str, is_baseline: bool, ops: pd.DataFrame) -> Bar:

@@ -14,7 +14,7 @@ from harness.results.record import PROVENANCE_OF, OpRow, Record, Status
 from harness.results.store import Attempt
 from harness.spec.case import Case
 from harness.spec.expand import PlannedCase
-from harness.spec.workload import Decode, Prefill
+from harness.spec.workload import Decode, Serve
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def priced_attempt(
     planned: PlannedCase, price: CasePrice, answerer: Answerer, attempt_id: str, started_at: str
 ) -> Attempt:
     """The attempt of a priced case."""
-    figures = _figures(planned.case, price)
+    figures = _figures(planned.case, planned.level, price)
     record = _record(planned, answerer, attempt_id, started_at, price.status, price.reason, price.flags, figures)
     return Attempt(record, tuple(_op_row(attempt_id, i, op) for i, op in enumerate(price.ops)))
 
@@ -62,6 +62,7 @@ def _record(
         series=planned.series,
         coordinates=json.dumps(planned.coordinates),
         level=planned.level,
+        level_ops=",".join(planned.ops) or None,
         phase=case.workload.phase,
         started_at=started_at,
         status=status,
@@ -106,9 +107,9 @@ def _shape(case: Case) -> dict[str, Any]:
     }
 
 
-def _figures(case: Case, price: CasePrice) -> dict[str, Any]:
+def _figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
     """Everything that is computed; what does not apply or has no answer stays null."""
-    work, world_size = case.workload, case.parallelism.world_size
+    work = case.workload
     figures: dict[str, Any] = {
         "flops": sum(one.op.flops for one in price.ops) or None,
         "hbm_bytes": sum(one.op.hbm_bytes for one in price.ops) or None,
@@ -116,21 +117,18 @@ def _figures(case: Case, price: CasePrice) -> dict[str, Any]:
         "roofline_bound": price.bound,
         "kv_bytes_per_gpu": _kv_bytes_per_gpu(case),
     }
-    if price.time_ms is None:
+    if price.time_ms is None or isinstance(work, Serve):
         return figures
     shares = {source: round(share, 6) for source, share in price.source_shares().items()}
     figures |= {"worst_source": price.worst_source, "source_shares": json.dumps(shares)}
-    if isinstance(work, Prefill):
-        tok_s_per_gpu = work.tokens / price.time_ms * 1000 / world_size
-        return figures | {"prefill_compute_ms": price.time_ms, "tok_s_per_gpu": tok_s_per_gpu}
-    assert isinstance(work, Decode)
-    tpot_ms = price.time_ms / (1 + work.accepted)
-    return figures | {
-        "step_ms": price.time_ms,
-        "tpot_ms": tpot_ms,
-        "tok_s_per_gpu": work.tokens / price.time_ms * 1000 / world_size,
-        "tok_s_per_user": 1000 / tpot_ms,
-    }
+    time_ms = price.time_ms
+    figures["step_ms" if isinstance(work, Decode) else "prefill_compute_ms"] = time_ms
+    if level == "model":  # the time of a part says nothing about tokens a second
+        figures["tok_s_per_gpu"] = work.tokens / time_ms * 1000 / case.parallelism.world_size
+    if level == "model" and isinstance(work, Decode):
+        figures["tpot_ms"] = time_ms / (1 + work.accepted)
+        figures["tok_s_per_user"] = 1000 / figures["tpot_ms"]
+    return figures
 
 
 def _kv_bytes_per_gpu(case: Case) -> float:

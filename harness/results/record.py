@@ -38,7 +38,9 @@ class Record:
     coordinates: str
     """JSON object: where the case lies on the axes of its study."""
     level: str
-    """What the time is of: `layer` (decoder layers), `model`."""
+    """What the time is of: `op` (those in `level_ops`), `layer` (decoder layers), `model`."""
+    level_ops: str | None = None
+    """Names of the ops asked for, at level `op`."""
     phase: str
     started_at: str
     """ISO 8601, UTC."""
@@ -105,7 +107,7 @@ class Record:
     ttft_ms: float | None = None
     """Null for priced rows."""
     tok_s_per_gpu: float | None = None
-    """Input tokens for prefill, output tokens for decode, per second and GPU."""
+    """Input tokens for prefill, output tokens for decode, per second and GPU; of whole models only, as `tpot_ms` is."""
     tok_s_per_user: float | None = None
     """1000 / tpot_ms; decode only."""
 

@@ -117,8 +117,9 @@ class _Todo:
 
 def _same_place(attempt: Attempt, step: Step) -> bool:
     record, planned = attempt.record, step.planned
-    return (record.case_id, record.study, record.series, record.level) == (
+    return (record.case_id, record.study, record.series, record.level, record.level_ops) == (
         planned.case.case_id, planned.study, planned.series, planned.level,
+        ",".join(planned.ops) or None,
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from harness.errors import UsageError
 
@@ -23,6 +25,17 @@ class Spec(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
 
 
+class AlsoOne:
+    """Annotates a field whose validator also takes one bare value, so that its JSON Schema says so too."""
+
+    def __init__(self, *json_types: str) -> None:
+        self.json_types = json_types
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """One value of a plain type, or what the field's own type says."""
+        return {"anyOf": [{"type": list(self.json_types)}, handler(core_schema)]}
+
+
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
@@ -34,7 +47,7 @@ def parse(model: type[SpecT], data: object, where: str) -> SpecT:
         return model.model_validate(data)
     except ValidationError as error:
         items: list[dict[str, Any]] = [dict(item) for item in error.errors()]
-        # A field that takes a name or a whole object complains twice about a wrong object; the text branch says nothing.
+        # A field that takes a name or a whole object complains twice about a wrong object; the text half says nothing.
         told = [item for item in items if item["type"] != "string_type" or item["loc"][-1] != "str"]
         raise UsageError(*(_finding(model, item, where) for item in told or items)) from None
 

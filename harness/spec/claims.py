@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.spec.axes import Scalar
-from harness.spec.base import Spec
+from harness.spec.base import AlsoOne, Spec
 
 Measure = Literal["time_us", "time_ms", "tflop_per_s", "gb_per_s", "tok_s_per_gpu"]
 
@@ -22,7 +22,9 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | float) else value
 
 
-Labels = Annotated[tuple[Scalar, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Labels = Annotated[
+    tuple[Scalar, ...], BeforeValidator(_as_list), AlsoOne("string", "number", "boolean"), Field(min_length=1)
+]
 Text = Annotated[str, Field(min_length=1)]
 Factor = Annotated[float, Field(gt=0)]
 Percent = Annotated[float, Field(ge=0)]
@@ -57,7 +59,7 @@ class Confounder(Spec):
     """Rows that differ in more than the axis shows; a claim decided by one of them can only be `cannot tell`."""
 
     when: Annotated[dict[str, Any], Field(min_length=1)]
-    """What must all match: coordinates, `series`, `system`, `phase`, `source`, `provenance`, `flags`; a list matches any."""
+    """What must all match: coordinates, series, system, phase, source, provenance or flags; a list matches any."""
     reason: Text
 
 
@@ -76,7 +78,7 @@ class ClaimBase(Spec):
     """Coordinates of the rows looked at, and `series`, `phase`; a list matches any of its values."""
     judge_at: dict[str, Any] = {}
     """Coordinates of the rows that decide; the other rows of `where` are shown beside them. All decide if left out."""
-    median_over: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    median_over: Annotated[tuple[str, ...], BeforeValidator(_as_list), AlsoOne("string")] = ()
     """Coordinates over which the median of the figures is taken before it is judged, for example batch."""
     scatter_pct: Percent
     """How far two equal cases may lie apart in the data: 5 for composed prefill, 10 for decode and GEMM."""

@@ -26,8 +26,8 @@ _WORKLOAD: TypeAdapter[Workload] = TypeAdapter(Workload)
 class PlannedCase:
     """A case with its place in the study.
 
-    `coordinates` says where on the sweep it lies: axis → label, workload field → value, in a fixed order. `skip_reason` is
-    set where an exclusion of the study leaves it out.
+    `coordinates` says where on the sweep it lies: axis → label, workload field → value, in a fixed order.
+    `skip_reason` is set where an exclusion of the study leaves it out.
     """
 
     case: Case

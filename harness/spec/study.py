@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.spec.axes import HOLDS
-from harness.spec.base import Spec
+from harness.spec.base import AlsoOne, Spec
 from harness.spec.claims import Claim, Quantity
 from harness.spec.variant import Variant
 
-#: What a time is of: the ops that a study names, all decoder layers, or these with embedding and lm_head. A pricer answers
-#: at the level asked; levels are never compared with each other.
+#: What a time is of: the ops that a study names, all decoder layers, or these with embedding and lm_head. A pricer
+#: answers at the level asked; levels are never compared with each other.
 Level = Literal["op", "layer", "model"]
 
 Axes = dict[str, Any]
@@ -50,7 +50,7 @@ class Series(Spec):
 
 
 class Plot(Spec):
-    """One picture of a study: a quantity over an axis, one line per value of `lines`, one panel per value of `panels`."""
+    """One picture of a study: a quantity over an axis, a line per value of `lines`, a panel per value of `panels`."""
 
     title: str
     x: str
@@ -68,14 +68,14 @@ class Study(Spec):
 
     name: str
     title: str
-    guidelines: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    guidelines: Annotated[tuple[str, ...], BeforeValidator(_as_list), AlsoOne("string")] = ()
     """Which guidelines are put to the test, for example A1d."""
     about: str = ""
     """What is asked, in a few sentences."""
     limits: tuple[str, ...] = ()
     """What the data cannot show, said in the report."""
     level: Level = "model"
-    ops: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
+    ops: Annotated[tuple[str, ...], BeforeValidator(_as_list), AlsoOne("string")] = ()
     """With level `op`: the ops that are asked for, for example layer.attn.attention. Nothing else is priced."""
     variant: str | Variant
     """A name in `model_configs/variants`, a path, or the variant itself."""
@@ -99,7 +99,9 @@ class Study(Spec):
     def _is_whole(self) -> Study:
         _check_hold(self.hold)
         if (self.level == "op") != bool(self.ops):
-            raise ValueError("level op and ops go together: ops names what is priced, for example [layer.attn.attention]")
+            raise ValueError(
+                "level op and ops go together: ops names what is priced, for example [layer.attn.attention]"
+            )
         names = [series.name for series in self.series]
         if len(set(names)) < len(names):
             raise ValueError(f"series names repeat: {', '.join(sorted(names))}")

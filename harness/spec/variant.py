@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from harness.spec.base import Spec
+from harness.spec.base import AlsoOne, Spec
 
 #: Weight formats of a checkpoint. `fp8` has one fixed scale per tensor (NVIDIA Model Optimizer), `fp8_block` one per
 #: 128 x 128 block, `nvfp4` one FP8 scale per 16 values and one FP32 scale per tensor.
@@ -28,7 +28,7 @@ class WeightFormats(Spec):
 
 
 class Mla(Spec):
-    """Multi-head latent attention (DeepSeek-V3, arXiv 2412.19437): what one token caches and how heads are made of it."""
+    """Multi-head latent attention (DeepSeek-V3, arXiv 2412.19437): what a token caches, how heads are made of it."""
 
     kv_lora_rank: Size = 512
     rope_head_dim: Size = 64
@@ -66,11 +66,12 @@ def _as_formats(value: Any) -> Any:
 
 
 class Variant(Spec):
-    """One synthetic model. Symbols of the guidelines: H `hidden`, QH `q_heads`, KH `kv_heads`, Hsz `head_dim`, H' `ffn`.
+    """One synthetic model.
 
-    `head_dim` is independent of hidden / q_heads. `attention` is the pattern of layer kinds, repeated over the layers:
-    `full`, or `[sliding, sliding, full]`; a list as long as `layers` describes an irregular model. Shapes that divide badly
-    are legal here and judged by `harness.lint`.
+    Symbols of the guidelines: H `hidden`, QH `q_heads`, KH `kv_heads`, Hsz `head_dim`, H' `ffn`. `head_dim` is
+    independent of hidden / q_heads. `attention` is the pattern of layer kinds, repeated over the layers: `full`, or
+    `[sliding, sliding, full]`; a list as long as `layers` describes an irregular model. Shapes that divide badly are
+    legal here and judged by `harness.lint`.
     """
 
     name: str = "variant"
@@ -81,12 +82,14 @@ class Variant(Spec):
     head_dim: Size
     ffn: Annotated[int, Field(ge=0)]
     vocab: Size
-    attention: Annotated[tuple[LayerAttention, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = ("full",)
+    attention: Annotated[
+        tuple[LayerAttention, ...], BeforeValidator(_as_tuple), AlsoOne("string"), Field(min_length=1)
+    ] = ("full",)
     window: Annotated[int, Field(ge=0)] = 0
     """Tokens that a sliding layer sees."""
     mla: Mla | None = None
     experts: Experts | None = None
-    weights: Annotated[WeightFormats, BeforeValidator(_as_formats)] = WeightFormats()
+    weights: Annotated[WeightFormats, BeforeValidator(_as_formats), AlsoOne("string")] = WeightFormats()
     kv_format: KvFormat = "bf16"
     attn_format: AttnFormat = "bf16"
     """Arithmetic of prefill attention."""

@@ -34,7 +34,8 @@ class Assumptions:
     """
 
     release: str
-    l2_bytes: float
+    l2_bytes: int
+    l2_assumed: bool
     decode_length: dict[str, Bands]
     decode_batch: dict[str, Bands]
     prefill_length: Bands
@@ -50,7 +51,8 @@ def load_assumptions(system_key: str) -> Assumptions:
     bands = data["error_bands_percent"]
     return Assumptions(
         release=data["releases"][system_key],
-        l2_bytes=float(data["l2"][system_key]["bytes"]),
+        l2_bytes=data["l2"][system_key]["bytes"],
+        l2_assumed=data["l2"][system_key]["assumed"],
         decode_length=_by_format(bands["decode_length"][system_key]),
         decode_batch=_by_format(bands["decode_batch"][system_key]),
         prefill_length=_bands(bands["prefill_length"][system_key]),

@@ -53,6 +53,7 @@ class TablesPricer:
         self.as_is = as_is
         self._assumed = load_assumptions(system_key)
         self.l2_bytes = self._assumed.l2_bytes if l2_bytes is None else l2_bytes
+        self._l2_assumed = l2_bytes is None and self._assumed.l2_assumed
         self._store = TableStore(system_key, self._assumed.release)
         self._engine = Engine(system_key, self._assumed.release)
 
@@ -87,7 +88,7 @@ class TablesPricer:
             PACKAGE: version(),
             "tables_trtllm": self._store.release,
             "tables_device": self._store.device_name,
-            "tables_l2_bytes": f"{self.l2_bytes:.0f}",
+            "tables_l2_bytes": f"{self.l2_bytes} (assumed)" if self._l2_assumed else str(self.l2_bytes),
         }
 
     @cached_property
