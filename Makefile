@@ -2,6 +2,7 @@
 #   make demo     a comparison report in reports/demo, from a clean clone
 #   make test     the tests              make lint     style, types, layers
 #   make schemas  the JSON Schemas       make clean    removes what the others made
+#   make gallery  the demo's findings and picture in reports/gallery (needs Chromium)
 # `make test PYTHON=python3.12 VENV=.venv312` uses another interpreter; PYTEST_ARGS="-k price" passes options on.
 
 SHELL := /bin/sh
@@ -15,7 +16,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python3
 	if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; \
 	then echo $$python; break; fi; done)
 
-.PHONY: demo test lint schemas clean FORCE
+.PHONY: demo test lint schemas gallery clean FORCE
 
 demo: $(VENV)/.with-tables
 	$(BIN)/trtllm-harness run demo --replace --out $(OUT)
@@ -31,6 +32,9 @@ lint: $(VENV)/.with-dev
 
 schemas: $(VENV)/.with-dev
 	$(BIN)/python -m harness.spec.schema
+
+gallery: demo
+	$(BIN)/python reports/gallery/make.py $(OUT) reports/gallery/demo
 
 clean:
 	test ! -f $(VENV)/.python || rm -rf $(VENV)

@@ -15,6 +15,7 @@ from harness.pricing.base import KernelPrice, KernelPricer
 from harness.pricing.compose import price_cases
 from harness.pricing.roofline import RooflinePricer
 from harness.results.build import Answerer, priced_attempt
+from harness.results.store import Attempt
 from harness.spec.base import parse
 from harness.spec.expand import expand
 from harness.spec.load import base_variant
@@ -69,21 +70,30 @@ def a_study(*claims: dict[str, Any], **changes: Any) -> Study:
 def answered(
     study: Study,
     attention_us: Callable[[Any], float | str],
-    flags: Callable[[Any], tuple[str, ...]] = lambda kernel: (),
+    flags: Callable[[Any], tuple[str, ...]] = lambda _: (),
 ) -> Frames:
     """Records and ops of a study whose attention takes `attention_us(kernel)` µs; a text is why it is refused."""
-    return priced(study, HandPricer(attention_us, flags))
+    return priced(study, lambda _: HandPricer(attention_us, flags))
 
 
-def priced(study: Study, pricer: KernelPricer | None = None) -> Frames:
-    """Records and ops of a study, priced by `pricer` or the roofline."""
-    records, ops = [], []
-    for number, planned in enumerate(expand(study, base_variant(study))):
-        roofline = RooflinePricer(load_system(planned.case.system))
-        level = "layer" if planned.level == "layer" else "model"
-        [price] = price_cases([planned.case], level, pricer or roofline, roofline, planned.ops)
-        answerer = Answerer((pricer or roofline).name, "by hand")
-        attempt = priced_attempt(planned, price, answerer, f"{study.name}.{number:04d}", "2026-11-30T00:00:00Z")
-        records.append(asdict(attempt.record))
-        ops += [asdict(op) for op in attempt.ops]
-    return pd.DataFrame(records), pd.DataFrame(ops)
+def roofline_of(system: str) -> RooflinePricer:
+    return RooflinePricer(load_system(system))
+
+
+def priced(study: Study, pricer_of: Callable[[str], KernelPricer] = roofline_of) -> Frames:
+    """Records and ops of a study, each system priced by its pricer, in the order of the study."""
+    plan = list(enumerate(expand(study, base_variant(study))))
+    attempts: dict[int, Attempt] = {}
+    for system in study.systems:
+        mine = [(number, one) for number, one in plan if one.case.system == system]
+        level = "layer" if study.level == "layer" else "model"
+        pricer = pricer_of(system)
+        prices = price_cases([one.case for _, one in mine], level, pricer, roofline_of(system), study.ops)
+        for (number, one), price in zip(mine, prices, strict=True):
+            answerer = Answerer(pricer.name, "by hand")
+            attempts[number] = priced_attempt(
+                one, price, answerer, f"{study.name}.{number:04d}", "2026-11-30T00:00:00Z"
+            )
+    in_order = [attempts[number] for number, _ in plan]
+    records = pd.DataFrame([asdict(attempt.record) for attempt in in_order])
+    return records, pd.DataFrame([asdict(op) for attempt in in_order for op in attempt.ops])

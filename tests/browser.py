@@ -1,7 +1,7 @@
-"""A headless Chromium driven over the DevTools protocol through a pipe: no port, no dependency, nothing of its own on disk.
+"""A headless Chromium driven over the DevTools protocol through a pipe: no port, no dependency.
 
-Protocol: chromedevtools.github.io/devtools-protocol (1.3). Messages are JSON ended by a NUL byte; Chromium reads them from
-file descriptor 3 and writes to 4 (`--remote-debugging-pipe`).
+Protocol: chromedevtools.github.io/devtools-protocol (1.3). Messages are JSON ended by a NUL byte; Chromium reads them
+from file descriptor 3 and writes to 4 (`--remote-debugging-pipe`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--disable-dev-shm-usage", "--remote-debugging-pipe",
-)  # fmt: skip
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"),
+    "--remote-debugging-pipe",
+)
 
 
 class Browser:
@@ -35,7 +39,7 @@ class Browser:
         self._buffer = b""
         self._session: str | None = None
 
-    def __enter__(self) -> Browser:
+    def __enter__(self) -> Self:
         self._profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
         ours, theirs = [], []
         for ends, end in ((os.pipe(), 0), (os.pipe(), 1)):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from answered import ATTENTION, a_study, answered
+from answered import ATTENTION, a_study, answered, priced
+from command_line import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.analysis.claims import Verdict, judge
 from harness.analysis.kinds import within_bound
 from harness.errors import UsageError
+from harness.files import parse_yaml
+from harness.spec.base import parse
+from harness.spec.study import Study
 
 
 def group(kernel: Any) -> int:
@@ -232,9 +237,7 @@ def test_a_row_faster_than_its_roofline_cannot_decide() -> None:
 
 def test_one_contradiction_is_enough_and_each_system_is_judged_alone() -> None:
     claim = {"kind": "gain_per_doubling", "quantity": ATTENTION, "axis": "G", "at_least": 1.6, "scatter_pct": 10}
-    study = a_study(
-        claim, systems=["b200_sxm", "h200_sxm"], workloads={"decode": {"batch": [4, 8], "kvsl": 65536}}
-    )
+    study = a_study(claim, systems=["b200_sxm", "h200_sxm"], workloads={"decode": {"batch": [4, 8], "kvsl": 65536}})
     records, ops = answered(study, lambda one: 8000 / group(one) if one.batch == 4 else 8000)
     on_h200 = records[(records["system"] == "h200_sxm") & (records["batch"] == 8)]["attempt_id"]
     altered = ops["attempt_id"].isin(on_h200) & (ops["op"] == "layer.attn.attention")
@@ -253,6 +256,15 @@ def test_a_bound_read_from_the_other_side_gives_the_other_verdict(value: float, 
     at_least = within_bound(value, bound, None, scatter)
     if abs(value / bound - 1 - scatter) > 1e-9 and abs(bound / value - 1 - scatter) > 1e-9:  # on the edge both may hold
         assert within_bound(value, None, bound, scatter) == opposite[at_least]
+
+
+def test_the_study_in_the_documentation_is_one() -> None:
+    text = (REPOSITORY / "docs" / "claims.md").read_text()
+    [block] = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    study = parse(Study, {"name": "documentation", **parse_yaml(block)}, "docs/claims.md")  # type: ignore[dict-item]
+    [verdict] = judge(study, *priced(study))
+    assert verdict.verdict in {"supports", "contradicts", "cannot tell"}
+    assert len(verdict.attempt_ids) == 3
 
 
 @pytest.mark.parametrize(

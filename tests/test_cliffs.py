@@ -100,7 +100,7 @@ def test_cliffs_that_share_an_edge_are_told_once_and_kept() -> None:
     study, frames = two_series()
     single = found(study, frames)
     assert [(one.series, one.low, one.high) for one in single] == [
-        ("QH 64", 32, 64), ("QH 64", 32, 64), ("KH 2", 32, 48), ("KH 2", 32, 48),
+        ("KH 2", 32, 48), ("KH 2", 32, 48), ("QH 64", 32, 64), ("QH 64", 32, 64),
     ]  # fmt: skip
     [edge] = edges(single)
     assert (edge.axis, edge.low, edge.high, edge.op) == ("G", 32, 48, "layer.attn.attention")
@@ -113,7 +113,9 @@ def test_cliffs_that_share_an_edge_are_told_once_and_kept() -> None:
 
 def test_edges_apart_stay_apart() -> None:
     times = {1: 100.0, 2: 100.0, 4: 5000.0, 8: 5000.0, 16: 5000.0, 32: 5000.0, 64: 500_000.0}
-    study = a_study(axes={"G": list(times)}, set={"q_heads": 64, "kv_heads": 64}, workloads={"decode": {"batch": 1, "kvsl": 64}})
+    study = a_study(
+        axes={"G": list(times)}, set={"q_heads": 64, "kv_heads": 64}, workloads={"decode": {"batch": 1, "kvsl": 64}}
+    )
     single = found(study, answered(study, lambda kernel: times[group(kernel)]))
     assert [(edge.low, edge.high) for edge in edges(single)] == [(2, 4), (32, 64)]
 
@@ -130,11 +132,15 @@ def test_systems_have_edges_of_their_own() -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=8))
 def test_an_edge_lies_in_every_cliff_of_it_and_none_is_lost(spans: list[tuple[int, int]]) -> None:
     single = [
-        Cliff("s", "", "b200_sxm", "decode", "G", float(low), float(low + width), 3.0, "op", "", 1.0, 3.0, (str(i),), "")
+        Cliff(
+            "s", "", "b200_sxm", "decode", "G", float(low), float(low + width), 3.0, "op", "", 1.0, 3.0, (str(i),), ""
+        )
         for i, (low, width) in enumerate(spans)
     ]
     merged = edges(single)
-    assert sorted(one.attempt_ids for edge in merged for one in edge.cliffs) == sorted(one.attempt_ids for one in single)
+    assert sorted(one.attempt_ids for edge in merged for one in edge.cliffs) == sorted(
+        one.attempt_ids for one in single
+    )
     for edge in merged:
         assert edge.low < edge.high
         assert all(one.low <= edge.low and edge.high <= one.high for one in edge.cliffs)

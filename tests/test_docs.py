@@ -18,6 +18,14 @@ import tomllib
 from command_line import REPOSITORY, CommandLine
 
 from harness.cli.main import COMMANDS, cli
+from harness.cost.ops import DecodeAttention
+from harness.files import parse_yaml
+from harness.hardware import load_system
+from harness.pricing.roofline import RooflinePricer
+from harness.spec.base import parse
+from harness.spec.expand import expand
+from harness.spec.load import base_variant
+from harness.spec.study import Study
 
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -75,6 +83,12 @@ def check_elsewhere(command: str) -> None:
         assert words[0] in {"git", "cd", "bash", "eval", "export", "python"}, f"not checked: {command}"
 
 
+def parse_mapping(text: str) -> dict[str, object]:
+    data = parse_yaml(text)
+    assert isinstance(data, dict)
+    return data
+
+
 @pytest.mark.tables
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
 def test_commands_run(
@@ -83,6 +97,9 @@ def test_commands_run(
     monkeypatch.chdir(tmp_path)
     run = CommandLine(capsys)
     for block in blocks(document):
+        if block.info == "yaml" and "workloads:" in block.body:
+            study = parse(Study, {"name": "example", **parse_mapping(block.body)}, relative(document))
+            assert expand(study, base_variant(study))
         if block.info == "python":
             exec(compile(block.body, relative(document), "exec"), {"__name__": "documentation"})
         if block.info not in {"sh", "sh gpu-node"}:
@@ -125,3 +142,23 @@ def test_the_readme_shows_problem_command_table_and_picture_first() -> None:
     assert "make test" in first_screen
     assert re.search(r"^\|.*\|$", first_screen, re.MULTILINE)
     assert re.search(r"<img |!\[", first_screen)
+
+
+@pytest.mark.tables
+def test_the_table_in_the_readme_is_what_the_pricers_say() -> None:
+    from harness.pricing.tables import TablesPricer
+
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (.+) \|$", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+    assert [int(group) for group, *_ in rows] == [8, 16, 32, 64]
+    for group, kv_heads, cells in rows:
+        kernel = DecodeAttention(8, 32768, int(group) * int(kv_heads), int(kv_heads), 128, "fp8")
+        shown = [float(cell.strip(" *")) for cell in cells.split("|")]
+        expected = []
+        for system in ("b200_sxm", "h200_sxm"):
+            limit = RooflinePricer(load_system(system)).time(kernel)
+            [price] = TablesPricer(system).price([kernel])
+            assert price.source == "exact"
+            assert price.time_ms is not None
+            assert limit is not None
+            expected += [price.time_ms * 1000, limit.time_ms * 1000]
+        assert shown == [round(time_us, 1) for time_us in expected]

@@ -132,7 +132,8 @@ class TestObservations:
         assert table["source"].tolist() == ["exact", "exact"]
         assert table["flags"].tolist() == [[], ["l2_warm"]]
         # 16 KV heads: (kv + qo) bytes at 8 TB/s and 2.16 µs to launch
-        assert table["roofline"].iloc[0] == pytest.approx((8 * 65536 * 16 * 128 * 4 + 8 * 16 * 512) / 8e6 + 2.16, rel=0.05)
+        moved_bytes = 8 * 65536 * 16 * 128 * 4 + 8 * 16 * 512
+        assert table["roofline"].iloc[0] == pytest.approx(moved_bytes / 8e6 + 2.16, rel=0.05)
 
     def test_the_whole_phase_adds_everything_and_names_its_worst_source(self) -> None:
         study = self.study()

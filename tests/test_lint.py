@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -45,7 +45,6 @@ class Example:
     limit: str
     says: str
     works: str
-    remove: tuple[str, ...] = field(default=())
 
 
 MLA = {"attention": "mla", "mla": {}, "q_heads": 128, "kv_heads": 1}
@@ -113,7 +112,8 @@ EXAMPLES = {
         "fp8_block", "sm 90; b200_sxm is sm 100", "fp8 blockscale gemm only support Hopper", "weights nvfp4, fp8, bf16",
     ),
     "kv-format-gpu": Example(
-        {"kv_format": "nvfp4", "attn_format": "fp8", "weights": "fp8", "gpu": "rtx_pro_6000_server"}, {"gpu": "b300_sxm"},
+        {"kv_format": "nvfp4", "attn_format": "fp8", "weights": "fp8", "gpu": "rtx_pro_6000_server"},
+        {"gpu": "b300_sxm"},
         "nvfp4", "sm 100, 103; rtx_pro_6000_server is sm 120", "only trtllm-gen has kernels", "kv_format fp8, bf16",
     ),
     "attention-format-gpu": Example(
@@ -177,7 +177,8 @@ EXAMPLES = {
         "WIDEEP", "one of AUTO, CUTLASS, TRTLLM", "it was retired", "moe_backend AUTO, CUTLASS",
     ),
     "moe-backend-kernel": Example(
-        {**MOE, "weights": "fp8_block", "settings": {"moe_backend": "CUTLASS"}}, {"settings": {"moe_backend": "DEEPGEMM"}},
+        {**MOE, "weights": "fp8_block", "settings": {"moe_backend": "CUTLASS"}},
+        {"settings": {"moe_backend": "DEEPGEMM"}},
         "CUTLASS", "one that computes fp8_block experts on b200_sxm (sm 100)", "only on sm 90, sm 120",
         "moe_backend AUTO, TRTLLM, DEEPGEMM",
     ),
@@ -195,7 +196,8 @@ EXAMPLES = {
     ),
     "helix-attention": Example(
         {"split": {"cp": 2}, "version": "1.2.1"}, {"version": "1.3.0rc7"},
-        "full", "one of mla under cp 2", "Helix of TensorRT-LLM 1.2.1 runs mla", "TensorRT-LLM 1.3.0rc7 or later, or cp 1",
+        "full", "one of mla under cp 2", "Helix of TensorRT-LLM 1.2.1 runs mla",
+        "TensorRT-LLM 1.3.0rc7 or later, or cp 1",
     ),
     "helix-block-size": Example(
         {"split": {"cp": 2}, "settings": {"cp_tokens_per_block": 64}},
@@ -219,10 +221,15 @@ EXAMPLES = {
         {"split": {"pp": 40}}, {"split": {"pp": 32}},
         40, "at most layers 32", "a pipeline stage would have no layer", "pp 32",
     ),
+    "stages-partition": Example(
+        {"split": {"pp": 4, "pp_partition": (7, 7, 8, 8)}}, {"split": {"pp": 4, "pp_partition": (8, 8, 8, 8)}},
+        "7, 7, 8, 8", "a sum of layers 32", "its stages have 30 layers together", "pp_partition 8, 8, 8, 8",
+    ),
     # 61 layers on 8 stages: 8 / 7.625
     "stages-uneven": Example(
         {"layers": 61, "split": {"pp": 8}}, {"layers": 64},
-        61, "a multiple of pp 8", "8 layers for 7.625 on average, 1.049 times the mean", "pp 1",
+        61, "the same on each of pp 8 stages, not 8, 8, 8, 8, 8, 7, 7, 7",
+        "8 layers for 7.625 on average, 1.049 times the mean", "pp 1",
     ),
 }  # fmt: skip
 
@@ -266,8 +273,8 @@ def test_everything_wrong_is_said_at_once_the_worst_first() -> None:
     )  # fmt: skip
 
     assert [finding.rule for finding in findings] == [
-        "q-heads-split", "head-size-multiple", "nvfp4-gpu", "kv-format-gpu", "dimension-split", "helix-gpu", "helix-phase",
-        "helix-kv-heads", "nvfp4-kv-attention", "nvfp4-kv-weights", "experts-without-moe",
+        "q-heads-split", "head-size-multiple", "nvfp4-gpu", "kv-format-gpu", "dimension-split", "helix-gpu",
+        "helix-phase", "helix-kv-heads", "nvfp4-kv-attention", "nvfp4-kv-weights", "experts-without-moe",
     ]  # fmt: skip
     assert verdict(findings) == "error"
 
@@ -285,10 +292,21 @@ def test_a_case_is_judged_on_its_own_system() -> None:
 
     [finding] = lint_case(case)
 
-    assert "published rows on h200_sxm with G 64 take 6.6 to 45.4 times as long as with G 32, median 13.8" in finding.message
+    assert (
+        "published rows on h200_sxm with G 64 take 6.6 to 45.4 times as long as with G 32, median 13.8"
+        in finding.message
+    )
     assert lint_case(decode(system="h200_sxm")) == []
     with pytest.raises(UsageError, match="unknown GPU 'h2000'"):
         lint_case(decode(system="h2000"))
+
+
+def test_a_partition_may_make_stages_uneven() -> None:
+    [finding] = ask(split={"pp": 2, "pp_partition": (15, 17)})
+
+    assert finding.rule == "stages-uneven"
+    assert "17 layers for 16 on average, 1.062 times the mean" in finding.message
+    assert finding.works == "no pp_partition"
 
 
 def test_prefill_is_not_asked_about_group_sizes() -> None:
@@ -306,7 +324,7 @@ def test_a_gpu_without_rows_takes_the_factor_of_its_sm() -> None:
     assert "published rows on h100_sxm" in finding.message
 
 
-# Which versions a fact holds for. rc15 aborts at 192 on Hopper and rc20 has rows; grouped kernels took 16 heads before 1.3.
+# rc15 aborts at 192 on Hopper and rc20 has rows again; grouped kernels of Blackwell took 16 heads before 1.3.
 @pytest.mark.parametrize(
     ("version", "question", "rules"),
     [
@@ -314,7 +332,11 @@ def test_a_gpu_without_rows_takes_the_factor_of_its_sm() -> None:
         ("1.3.0rc20", {"gpu": "h200_sxm", "head_dim": 192}, []),
         ("1.3.0rc10", {"gpu": "b200_sxm", "head_dim": 512}, ["head-size-unsupported"]),
         ("1.3.0rc20", {"gpu": "b200_sxm", "head_dim": 512}, []),
-        ("1.3.0rc20", {"gpu": "b200_sxm", "head_dim": 512, "attn_format": "fp8", "kv_format": "fp8"}, ["head-size-unfused"]),
+        (
+            "1.3.0rc20",
+            {"gpu": "b200_sxm", "head_dim": 512, "attn_format": "fp8", "kv_format": "fp8"},
+            ["head-size-unfused"],
+        ),
         ("1.3.0rc15", {"gpu": "b200_sxm", "head_dim": 80}, ["head-size-unfused"]),
         ("1.3.0rc16", {"gpu": "b200_sxm", "head_dim": 80}, []),
         ("1.2.1", {"gpu": "b200_sxm", "q_heads": 32, "kv_heads": 1}, ["group-size-cliff"]),
@@ -358,7 +380,7 @@ def test_fp8_kv_at_head_size_256_is_unfused_on_sm_120_alone() -> None:
 
 
 def test_a_version_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="'latest' is no TensorRT-LLM version; write it as 1.3.0rc20 or 1.2.1"):
+    with pytest.raises(UsageError, match=r"'latest' is no TensorRT-LLM version; write it as 1\.3\.0rc20 or 1\.2\.1"):
         ask(version="latest")
 
 
@@ -395,8 +417,8 @@ def test_any_question_is_answered_whole(shape: dict[str, Any], question: dict[st
 
 #: What a smaller tp can mend.
 MENDED_BY_TP = {
-    "q-heads-split", "kv-heads-split", "kv-heads-duplicated", "dimension-split", "nvfp4-alignment", "fp8-block-alignment",
-    "fp8-alignment", "helix-kv-heads",
+    "q-heads-split", "kv-heads-split", "kv-heads-duplicated", "dimension-split", "nvfp4-alignment",
+    "fp8-block-alignment", "fp8-alignment", "helix-kv-heads",
 }  # fmt: skip
 
 
@@ -406,4 +428,7 @@ def test_a_tp_that_is_said_to_work_does(shape: dict[str, Any], question: dict[st
         if finding.rule in MENDED_BY_TP and finding.works.startswith("tp "):
             for tp in finding.works.partition(", or ")[0].removeprefix("tp ").split(", "):
                 split = {**question["split"], "tp": int(tp)}
-                assert finding.rule not in {one.rule for one in ask(**shape, **{**question, "split": split})}, (finding, tp)
+                assert finding.rule not in {one.rule for one in ask(**shape, **{**question, "split": split})}, (
+                    finding,
+                    tp,
+                )

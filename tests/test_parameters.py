@@ -34,7 +34,8 @@ def test_deepseek_v3_with_latent_attention_and_a_shared_expert() -> None:
     """deepseek-ai/DeepSeek-V3 has 671,026,419,200 without its MTP layer, of them 58 · 256 router biases."""
     deepseek = Variant(
         layers=61, hidden=7168, q_heads=128, kv_heads=128, head_dim=128, ffn=18432, vocab=129280,
-        attention=("mla",), mla={}, experts={"count": 256, "top_k": 8, "inter": 2048, "shared_inter": 2048, "dense_layers": 3},
+        attention=("mla",), mla={},
+        experts={"count": 256, "top_k": 8, "inter": 2048, "shared_inter": 2048, "dense_layers": 3},
     )  # fmt: skip
     assert parameter_count(deepseek) == 671_026_419_200 - 58 * 256
 

@@ -19,7 +19,7 @@ SHIPPED = [(kind, path) for kind, folder in FOLDERS.items() for path in sorted((
 
 
 def meaning(schema: Any) -> Any:
-    """A schema without what pydantic's releases spell differently: `additionalProperties: true`, `enum` beside `const`."""
+    """A schema without what pydantic's releases spell differently."""
     if isinstance(schema, list):
         return [meaning(item) for item in schema]
     if not isinstance(schema, dict):

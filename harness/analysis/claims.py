@@ -175,7 +175,7 @@ class _Judged:
             if row["attempt_id"] not in have:
                 why = f"it has no {self.claim.quantity.what}"
                 if row["status"] != "ok":
-                    why = f"{row['status']}: {shorten(row['reason'] or 'no reason given', 120, placeholder=' …')}"
+                    why = f"{row['status']}: {shorten(row['reason'] or 'no reason given', 160, placeholder=' …')}"
                 lacking.setdefault(why, []).append(place_text(place_of(row, self.names)))
         for why, places in lacking.items():
             yield f"no number at {listed(places, 3)} ({why})"
@@ -214,6 +214,8 @@ class _Judged:
     def _shown_text(self, groups: Sequence[_Group], shown: Sequence[_Group]) -> str:
         judged = {group.place for group in groups}
         rest = [group for group in shown if group.place not in judged]
+        if isinstance(self.claim, BestAt):
+            return ""  # times worse than the best, of all values together, tell nothing
         note = f"Shown beside it, {self.claim.shown_note}" if self.claim.shown_note else "Shown beside it"
         if rest and isinstance(self.kind, SaturationKind):
             return f"{note}: {listed([_joined(place_text(one.place), self.kind.ends(one.readings())) for one in rest])}"

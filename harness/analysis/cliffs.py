@@ -222,7 +222,11 @@ def _edge(key: tuple[str, str, str, str, str], members: list[Cliff]) -> Edge:
     text = (
         f"{phase}: {op} breaks at {symbol(axis)} within ({low:g}, {high:g}], {factors} times slower in {len(members)} "
         f"{'pair' if len(members) == 1 else 'pairs'} of cases; worst at {at or 'the only point'}: "
-        f"{significant(worst.time_ms_low)} → {significant(worst.time_ms_high)} ms from {symbol(axis)} {worst.low:g} to "
-        f"{worst.high:g}"
+        f"{_ms(worst.time_ms_low)} → {_ms(worst.time_ms_high)} ms from {symbol(axis)} {worst.low:g} to {worst.high:g}"
     )
     return Edge(study, system, phase, axis, low, high, op, tuple(ranked), text)
+
+
+def _ms(time_ms: float) -> str:
+    """To a tenth of a microsecond, which is what the tables resolve; to four digits above a millisecond."""
+    return f"{time_ms:.4f}" if time_ms < 1 else significant(time_ms)

@@ -200,10 +200,8 @@ class SaturationKind(_Gain):
     def __init__(self, claim: Saturation) -> None:
         super().__init__(claim)
         self.least_gain = 1 + claim.gain_below_pct / 100
-        past = (
-            f"past {self.axis} {claim.at_most:g}" if claim.at_most else f"only from {self.axis} {claim.at_least:g} on"
-        )
-        self.threshold = f"no doubling gains {claim.gain_below_pct:g} % {past}"
+        bound = f"{claim.at_most:g} or before" if claim.at_most else f"{claim.at_least:g} or after"
+        self.threshold = f"doublings stop gaining {claim.gain_below_pct:g} % at {self.axis} {bound}"
 
     def interval(self, readings: Readings) -> tuple[float, float]:
         """The axis value at which gains end: earliest and latest that the rows allow."""

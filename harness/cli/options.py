@@ -39,27 +39,38 @@ class Gpu(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(key) for key in known_systems() if key.startswith(incomplete)]
 
 
+_AXIS = click.option(
+    "-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Replace an axis: G=1,2,4 or G=2^0..2^6."
+)
+_SET = click.option(
+    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: workloads.decode.kvsl=65536."
+)
+_GPU = click.option(
+    "--gpu", "systems", multiple=True, type=Gpu(), help="GPU to use instead of the study's. Repeatable."
+)
+_ON = click.option(
+    "--on",
+    type=click.Choice(["auto", "tables", "roofline"]),
+    default="auto",
+    show_default=True,
+    help="Who answers: published kernel measurements or the roofline; auto prefers the tables.",
+)
+_EXTRAPOLATE = click.option(
+    "--allow-extrapolation", is_flag=True, help="Answer outside the measured range where an error band is known."
+)
+_AS_IS = click.option(
+    "--tables-as-is", is_flag=True, help="Take NVFP4 GEMM rows as they are, although un-tuned at small m."
+)
+
+
 def study_options(function: F) -> F:
     """`-a`, `--set` and `--gpu`: change a study from the command line."""
-    for option in (
-        click.option("--gpu", "systems", multiple=True, type=Gpu(), help="GPU to use instead of the study's. Repeatable."),
-        click.option("--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: workloads.decode.kvsl=65536."),
-        click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Replace an axis: G=1,2,4 or G=2^0..2^6."),
-    ):
-        function = option(function)
-    return function
+    return _AXIS(_SET(_GPU(function)))
 
 
 def pricing_options(function: F) -> F:
     """`--on`, `--allow-extrapolation` and `--tables-as-is`."""
-    for option in (
-        click.option("--tables-as-is", is_flag=True, help="Take NVFP4 GEMM rows as they are, although un-tuned at small m."),
-        click.option("--allow-extrapolation", is_flag=True, help="Answer outside the measured range where an error band is known."),
-        click.option("--on", type=click.Choice(["auto", "tables", "roofline"]), default="auto", show_default=True,
-                     help="Who answers: published kernel measurements or the roofline; auto prefers the tables."),
-    ):
-        function = option(function)
-    return function
+    return _ON(_EXTRAPOLATE(_AS_IS(function)))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")

@@ -44,7 +44,7 @@ def command(
 
     \b
     trtllm-harness run demo --out reports/demo
-    trtllm-harness run a1d-group-size-decode --gpu b200_sxm -a G=8,16,32 --out reports/g
+    trtllm-harness run a1d-group-size-decode --gpu b200_sxm -a G=8,16 --out reports/g
     """
     suite, studies = load_suite(study, Overrides(axes, sets, systems))
     plan = make_plan(suite, studies, allow_large=yes)

@@ -1,11 +1,14 @@
 """Operations: the spine of every price, memory figure, lint rule and profile.
 
-Each kind of kernel is a frozen dataclass that knows its shape on ONE rank and from it its FLOPs and bytes. Nothing else
-in the harness defines FLOPs or bytes. Symbols: m, n, k of a GEMM; QH, KH query and KV heads of the rank; Hsz head size.
+An op is a kernel with a name and a count. Kernels that compute are in `harness.cost.kernels`, exchanges between ranks
+in `harness.cost.collectives`, number formats in `harness.cost.formats`; all can be imported from here. Each kind is a
+frozen dataclass that knows its shape on ONE rank and from it its FLOPs and bytes; nothing else in the harness defines
+them.
 
 Conventions
     FLOPs     a multiply-add counts as two.
     bytes     what must cross HBM once: weights, activations read and written, and the KV cache apart.
+    links     `link_bytes` is what one rank sends to others; 0 for kernels that compute.
     causal    prefill attention counts the lower triangle only (design section 4); the full-matrix figures that the
               published guidelines quote are separate functions in `harness.cost.intensity`.
 """
@@ -15,246 +18,56 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-#: How the two operands of a GEMM are stored. `fp8` quantises its bf16 input inside the timed kernel (dynamic scales),
-#: `fp8_static` reads an input that is FP8 already (a Model Optimizer checkpoint with fixed scales).
-GemmFormat = Literal["bf16", "fp8", "fp8_static", "fp8_block", "nvfp4"]
-KvFormat = Literal["bf16", "fp8", "nvfp4"]
-AttnFormat = Literal["bf16", "fp8"]
+from harness.cost.collectives import (
+    AllGather,
+    AllReduce,
+    Collective,
+    ExpertCombine,
+    ExpertDispatch,
+    HelixAllToAll,
+    PointToPoint,
+    ReduceScatter,
+)
+from harness.cost.formats import (
+    BYTES_PER_VALUE,
+    PEAK_OF_FORMAT,
+    AttnFormat,
+    GemmFormat,
+    KvFormat,
+    weight_bytes,
+)
+from harness.cost.kernels import BatchedGemm, DecodeAttention, Elementwise, Gemm, Moe, PrefillAttention
+
+__all__ = [
+    "BYTES_PER_VALUE",
+    "PEAK_OF_FORMAT",
+    "AllGather",
+    "AllReduce",
+    "AttnFormat",
+    "BatchedGemm",
+    "Category",
+    "Collective",
+    "DecodeAttention",
+    "Elementwise",
+    "ExpertCombine",
+    "ExpertDispatch",
+    "Gemm",
+    "GemmFormat",
+    "HelixAllToAll",
+    "Kernel",
+    "KvFormat",
+    "Moe",
+    "Op",
+    "PointToPoint",
+    "PrefillAttention",
+    "ReduceScatter",
+    "hbm_bytes",
+    "weight_bytes",
+]
+
 Category = Literal["attention", "projection", "ffn", "moe", "norm", "embedding", "lm_head", "communication"]
 
-#: Bytes per stored value. NVFP4 is 4 bits and one FP8 scale per 16 values (guidelines, erratum 4).
-BYTES_PER_VALUE: dict[str, float] = {"bf16": 2.0, "fp8": 1.0, "fp8_static": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625}
-
-#: Which tensor-core rate a format runs at (keys of `System.peak_flop_per_s`).
-PEAK_OF_FORMAT: dict[str, str] = {
-    "bf16": "bf16", "fp8": "fp8", "fp8_static": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Gemm:
-    """(m, k) x (k, n) → (m, n), output in bf16."""
-
-    m: int
-    n: int
-    k: int
-    format: GemmFormat
-
-    @property
-    def compute_format(self) -> str:
-        return PEAK_OF_FORMAT[self.format]
-
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.m * self.n * self.k
-
-    @property
-    def weight_bytes(self) -> float:
-        return weight_bytes(self.n, self.k, self.format)
-
-    @property
-    def activation_bytes(self) -> float:
-        input_bytes = 2.0 if self.format == "fp8" else BYTES_PER_VALUE[self.format]
-        return self.m * self.k * input_bytes + 2.0 * self.m * self.n
-
-    kv_bytes = 0.0
-    link_bytes = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchedGemm:
-    """`batch` independent bf16 GEMMs (m, k) x (k, n), one per head: the absorbed projections of MLA decode."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-
-    compute_format = "bf16"
-    kv_bytes = 0.0
-    link_bytes = 0.0
-
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.batch * self.m * self.n * self.k
-
-    @property
-    def weight_bytes(self) -> float:
-        return 2.0 * self.batch * self.n * self.k
-
-    @property
-    def activation_bytes(self) -> float:
-        return 2.0 * self.batch * self.m * (self.k + self.n)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillAttention:
-    """Causal attention of `chunk` new tokens after `past` cached ones, per sequence.
-
-    `window` 0 is full attention, else each token sees the last `window` tokens, itself included.
-    `head_dim` is the width of Q and K, `value_dim` that of V where it differs (MLA: 192 and 128).
-    """
-
-    batch: int
-    chunk: int
-    past: int
-    q_heads: int
-    kv_heads: int
-    head_dim: int
-    attn_format: AttnFormat
-    kv_format: KvFormat
-    window: int = 0
-    value_dim: int = 0
-
-    @property
-    def compute_format(self) -> str:
-        return self.attn_format
-
-    @property
-    def pairs(self) -> float:
-        """Query-key pairs per head and sequence: c·p + c²/2, capped by the window."""
-        chunk, past, window = self.chunk, self.past, self.window
-        full = chunk * past + chunk * chunk / 2
-        if not window or past + chunk <= window:
-            return full
-        ramp = max(0, window - past)  # tokens that still see everything before them
-        return ramp * past + ramp * ramp / 2 + (chunk - ramp) * window
-
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.batch * self.q_heads * self.pairs * (self.head_dim + (self.value_dim or self.head_dim))
-
-    weight_bytes = 0.0
-    link_bytes = 0.0
-
-    @property
-    def activation_bytes(self) -> float:
-        """Q, K and V come in as bf16 from the projection, the output goes out as bf16."""
-        value_dim = self.value_dim or self.head_dim
-        per_token = self.q_heads * (self.head_dim + value_dim) + self.kv_heads * (self.head_dim + value_dim)
-        return 2.0 * self.batch * self.chunk * per_token
-
-    @property
-    def kv_bytes(self) -> float:
-        """KV written for the chunk and read back for the part before it."""
-        value_dim = self.value_dim or self.head_dim
-        seen = self.past if not self.window else min(self.past, self.window)
-        per_token = self.kv_heads * (self.head_dim + value_dim) * BYTES_PER_VALUE[self.kv_format]
-        return self.batch * (self.chunk + seen) * per_token
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeAttention:
-    """`query_len` new tokens (1 + draft) per sequence against `kvsl` cached tokens.
-
-    MLA runs absorbed: `kv_heads` 1, `head_dim` 576 for QK, `value_dim` 512 for PV, and one latent holds both K and V.
-    """
-
-    batch: int
-    kvsl: int
-    q_heads: int
-    kv_heads: int
-    head_dim: int
-    kv_format: KvFormat
-    query_len: int = 1
-    window: int = 0
-    value_dim: int = 0
-    latent: bool = False
-
-    @property
-    def group_size(self) -> float:
-        """G of this rank."""
-        return self.q_heads / self.kv_heads
-
-    @property
-    def seen(self) -> int:
-        """Cached tokens that one query token looks at."""
-        return min(self.kvsl, self.window) if self.window else self.kvsl
-
-    @property
-    def compute_format(self) -> str:
-        return "fp8" if self.kv_format == "fp8" else "bf16"
-
-    @property
-    def flops(self) -> float:
-        width = self.head_dim + (self.value_dim or self.head_dim)
-        return 2.0 * self.batch * self.query_len * self.q_heads * self.seen * width
-
-    weight_bytes = 0.0
-    link_bytes = 0.0
-
-    @property
-    def activation_bytes(self) -> float:
-        width = self.head_dim + (self.value_dim or self.head_dim)
-        return 2.0 * self.batch * self.query_len * self.q_heads * width
-
-    @property
-    def kv_bytes(self) -> float:
-        per_token = self.head_dim if self.latent else self.head_dim + (self.value_dim or self.head_dim)
-        return self.batch * self.seen * self.kv_heads * per_token * BYTES_PER_VALUE[self.kv_format]
-
-
-@dataclass(frozen=True, slots=True)
-class Moe:
-    """The expert FFN of one rank: `tokens` of the whole EP group, top `top_k` of `experts`, gated (three matrices)."""
-
-    tokens: int
-    hidden: int
-    inter: int
-    top_k: int
-    experts: int
-    format: GemmFormat
-    ep: int = 1
-    tp: int = 1
-    routing: str = "balanced"
-
-    @property
-    def compute_format(self) -> str:
-        return PEAK_OF_FORMAT[self.format]
-
-    @property
-    def distinct_experts(self) -> float:
-        """Experts that T tokens touch under balanced routing: E·(1 − (1 − k/E)^T)."""
-        return float(self.experts * (1.0 - (1.0 - self.top_k / self.experts) ** self.tokens))
-
-    @property
-    def flops(self) -> float:
-        return 6.0 * self.tokens * self.top_k * self.hidden * self.inter / (self.ep * self.tp)
-
-    @property
-    def weight_bytes(self) -> float:
-        """Weights of the distinct experts that this rank holds and reads."""
-        per_expert = 3.0 * self.hidden * self.inter / self.tp * BYTES_PER_VALUE[self.format]
-        return self.distinct_experts / self.ep * per_expert
-
-    @property
-    def activation_bytes(self) -> float:
-        """Input and output rows of the tokens routed here."""
-        rows = self.tokens * self.top_k / self.ep
-        return rows * self.hidden * (BYTES_PER_VALUE[self.format] + 2.0)
-
-    kv_bytes = 0.0
-    link_bytes = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Elementwise:
-    """A norm, an activation or a table look-up: `bytes` in and out of HBM, FLOPs beneath notice."""
-
-    bytes: float
-
-    compute_format = "bf16"
-    flops = 0.0
-    weight_bytes = 0.0
-    kv_bytes = 0.0
-    link_bytes = 0.0
-
-    @property
-    def activation_bytes(self) -> float:
-        return self.bytes
-
-
-Kernel: TypeAlias = Gemm | BatchedGemm | PrefillAttention | DecodeAttention | Moe | Elementwise
+Kernel: TypeAlias = Gemm | BatchedGemm | PrefillAttention | DecodeAttention | Moe | Elementwise | Collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +91,3 @@ class Op:
 def hbm_bytes(kernel: Kernel) -> float:
     """Weights, activations and KV that one execution moves, in bytes."""
     return kernel.weight_bytes + kernel.activation_bytes + kernel.kv_bytes
-
-
-def weight_bytes(n: int, k: int, format: str) -> float:
-    """Bytes of an (n, k) weight with its scales.
-
-    FP8 block scales are ceil(n/128)·ceil(k/128) FP32 values; NVFP4's per-tensor FP32 scale counts here, not with the KV.
-    """
-    values = n * k * BYTES_PER_VALUE[format]
-    if format == "fp8_block":
-        return values + 4.0 * (-(-n // 128)) * (-(-k // 128))
-    return values + (4.0 if format == "nvfp4" else 0.0)

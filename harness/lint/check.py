@@ -14,7 +14,7 @@ from harness.spec.parallelism import Parallelism
 from harness.spec.variant import Variant
 from harness.spec.workload import Decode, Prefill, Serve
 
-#: Importing these registers their rules, in the order in which findings of one severity are listed.
+#: Importing these registers their rules.
 RULE_MODULES = (rules_attention, rules_formats, rules_experts, rules_helix, rules_layout)
 
 DEFAULTS = Settings()
@@ -44,9 +44,9 @@ def lint(
         version_key(assumed)
     subject = Subject(variant, parallelism, system, workload, assumed, known, settings)
     findings = [
-        _finding(rule_id, book.rules[rule_id], problem, variant.name, strict)
-        for rule_id, check in CHECKS.items()
-        for problem in check(subject)
+        _finding(rule_id, info, problem, variant.name, strict)
+        for rule_id, info in book.rules.items()
+        for problem in CHECKS[rule_id](subject)
     ]
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 

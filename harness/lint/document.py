@@ -11,7 +11,6 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.files import write_atomic
 from harness.lint.facts import rulebook
-from harness.lint.registry import CHECKS
 
 BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
@@ -19,8 +18,7 @@ BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 def rule_table() -> str:
     """Return a Markdown table of every rule, in the order in which rules are checked."""
     rows = ["| rule | severity | what must hold | evidence, date |", "|---|---|---|---|"]
-    for rule_id in CHECKS:
-        info = rulebook().rules[rule_id]
+    for rule_id, info in rulebook().rules.items():
         severity = f"{info.severity}, {info.strict} with `--strict`" if info.strict else info.severity
         rows.append(f"| `{rule_id}` | {severity} | {_cell(info.says)} | {_cell(info.evidence)}, {info.read} |")
     return "\n".join(rows)

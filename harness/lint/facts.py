@@ -38,8 +38,11 @@ class Dated(Spec):
     @field_validator("since", "before")
     @classmethod
     def _is_version(cls, value: str) -> str:
-        if value:
-            version_key(value)
+        try:
+            if value:
+                version_key(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         return value
 
     def holds(self, version: str) -> bool:

@@ -1,8 +1,11 @@
 """The roofline: what a kernel cannot beat, plus the time it takes to launch.
 
     time = max(FLOPs / peak, HBM bytes / bandwidth) + launch overhead
+    time = max(HBM bytes / bandwidth, link bytes / link bandwidth) + latency of an exchange     between GPUs
 
-Peaks and bandwidths come from `harness/data/gpus.yaml`, overheads from `harness/data/launch_overheads.yaml`. After
+Within an NVLink domain every byte goes at NVLink's rate. What leaves it goes at the network card's while the rest stays
+on NVLink, and the slower of both counts. Without NVLink a node's PCIe takes its place. Peaks and bandwidths come from
+`harness/data/gpus.yaml`, overheads from `launch_overheads.yaml`, latencies from `link_latencies.yaml` beside it. After
 S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.
 """
 
@@ -15,13 +18,16 @@ from pathlib import Path
 from typing import Literal
 
 from harness import files
+from harness.cost.collectives import COLLECTIVES, Collective
 from harness.cost.ops import Kernel, hbm_bytes
 from harness.hardware import System
 from harness.pricing.base import KernelPrice
 
-Bound = Literal["compute", "memory", "launch"]
+Bound = Literal["compute", "memory", "comm", "launch"]
 
-_OVERHEADS = Path(__file__).resolve().parent.parent / "data" / "launch_overheads.yaml"
+_DATA = Path(__file__).resolve().parent.parent / "data"
+_OVERHEADS = _DATA / "launch_overheads.yaml"
+_LATENCIES = _DATA / "link_latencies.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class RooflineTime:
 
 
 class RooflinePricer:
-    """Prices every kernel whose format the GPU's tensor cores know."""
+    """Prices every kernel whose format the GPU's tensor cores know, and every exchange over links that are known."""
 
     name = "roofline"
 
@@ -42,7 +48,9 @@ class RooflinePricer:
         self.launch_overhead_ms = launch_overhead_us(system.key) / 1000
 
     def time(self, kernel: Kernel) -> RooflineTime | None:
-        """The roofline of one kernel; None where the GPU has no peak for its format."""
+        """The roofline of one kernel; None where the GPU has no peak for its format, or no link for its exchange."""
+        if isinstance(kernel, COLLECTIVES):
+            return self._exchange(kernel)
         peak_flop_per_s = self.system.peak_flop_per_s.get(kernel.compute_format)
         if peak_flop_per_s is None:
             return None
@@ -54,20 +62,39 @@ class RooflinePricer:
             bound = "launch"
         return RooflineTime(limit_ms + self.launch_overhead_ms, bound)
 
+    def _exchange(self, kernel: Collective) -> RooflineTime | None:
+        system = self.system
+        domain, bandwidth_bytes_per_s = system.gpus_per_domain, system.nvlink_bandwidth_bytes_per_s
+        if bandwidth_bytes_per_s is None:
+            domain, bandwidth_bytes_per_s = system.gpus_per_node, system.host_link_bandwidth_bytes_per_s
+        beyond_bytes = kernel.beyond(domain)
+        limits_ms = [hbm_bytes(kernel) / system.memory_bandwidth_bytes_per_s * 1000]
+        inside_bytes = kernel.link_bytes - beyond_bytes
+        for sent_bytes, rate in (
+            (inside_bytes, bandwidth_bytes_per_s),
+            (beyond_bytes, system.nic_bandwidth_bytes_per_s),
+        ):
+            if sent_bytes > 0 and rate is None:
+                return None
+            limits_ms.append(sent_bytes / rate * 1000 if rate else 0.0)
+        return RooflineTime(max(limits_ms) + link_latency_us(system.key, beyond=beyond_bytes > 0) / 1000, "comm")
+
     def price(self, kernels: Sequence[Kernel]) -> list[KernelPrice]:
-        """One price per kernel, source `modelled`; `unsupported` where the GPU cannot compute in its format."""
+        """One price per kernel, source `modelled`; `unsupported` where the GPU lacks the format's rate or the link."""
         return [self._price(kernel) for kernel in kernels]
 
     def _price(self, kernel: Kernel) -> KernelPrice:
         limit = self.time(kernel)
         if limit is None:
-            note = f"{self.system.gpu_name} has no {kernel.compute_format} tensor-core rate"
-            return KernelPrice.refuse("unsupported", note)
+            lacks = f"{kernel.compute_format} tensor-core rate"
+            if isinstance(kernel, COLLECTIVES):
+                lacks = f"link of known bandwidth for an exchange between {kernel.gpus} GPUs"
+            return KernelPrice.refuse("unsupported", f"{self.system.gpu_name} has no {lacks}")
         return KernelPrice(limit.time_ms, "modelled")
 
     def versions(self) -> dict[str, str]:
         """The roofline depends on nothing but the harness."""
-        return {"roofline": "gpus.yaml, launch_overheads.yaml"}
+        return {"roofline": "gpus.yaml, launch_overheads.yaml, link_latencies.yaml"}
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +104,20 @@ def _overheads() -> dict[str, float]:
     return {"default": data["default"], **data["launch_overhead_us"]}
 
 
+@lru_cache(maxsize=1)
+def _latencies() -> tuple[dict[str, float], float]:
+    data = files.read_yaml(_LATENCIES)
+    assert isinstance(data, dict)
+    return {"default": data["default"], **data["exchange_us"]}, data["network_us"]
+
+
 def launch_overhead_us(system_key: str) -> float:
     """Launch overhead of one kernel in a CUDA graph, in µs."""
     overheads = _overheads()
     return overheads.get(system_key, overheads["default"])
+
+
+def link_latency_us(system_key: str, *, beyond: bool = False) -> float:
+    """Time of the smallest exchange between GPUs in µs, launch included; more where it leaves the NVLink domain."""
+    exchange_us, network_us = _latencies()
+    return exchange_us.get(system_key, exchange_us["default"]) + (network_us if beyond else 0.0)

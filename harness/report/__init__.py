@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from harness.report.content import Report, build_report
 from harness.report.terminal import print_summary, terminal_summary
 from harness.report.write import write_report
 
-__all__ = ["print_summary", "terminal_summary", "write_report"]
+__all__ = ["Report", "build_report", "print_summary", "terminal_summary", "write_report"]

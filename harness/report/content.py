@@ -70,9 +70,8 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Status → rows, ok first, then as `glossary.STATUSES` orders them."""
-        found = self.records["status"].value_counts()
-        return {status: int(found[status]) for status in STATUSES if status in found.index}
+        """Status → rows."""
+        return count_statuses(self.records)
 
     @property
     def verdicts(self) -> list[tuple[Section, Verdict]]:
@@ -155,15 +154,21 @@ def _section(
         provenance=provenance,
         answered_with=tuple(dict.fromkeys(records["answered_with"])),
         run=run.path.name,
-        counts={status: int((records["status"] == status).sum()) for status in dict.fromkeys(records["status"])},
+        counts=count_statuses(records),
         charts=tuple(chart for chart in charts if chart),
         verdicts=tuple(judge(study, records, ops)),
-        effects=tuple(effects_of(effects(study, records, ops), records, systems)),
+        effects=tuple(effects_of(study, effects(study, records, ops), records, systems)),
         shares=tuple(shares_of(study, records, ops, systems)),
         cliffs=tuple(found),
         edges=tuple(edges(found)),
         flags={flag: n for flag in sorted({f for flags in ok["flags"] for f in flags}) if (n := _carry(ok, flag))},
     )
+
+
+def count_statuses(records: pd.DataFrame) -> dict[str, int]:
+    """Status → rows, ok first, then as `glossary.STATUSES` orders them."""
+    found = records["status"].value_counts()
+    return {status: int(found[status]) for status in STATUSES if status in found.index}
 
 
 def _carry(records: pd.DataFrame, flag: str) -> int:

@@ -11,6 +11,7 @@ from harness.report.glossary import CATEGORIES, short_name
 from harness.report.tables import Cell, Column, Table
 from harness.report.values import is_number, text
 from harness.results.metrics import format_value, significant
+from harness.spec.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +30,11 @@ class Effect:
     """Categories whose time does not move at all."""
 
 
-def effects_of(effects: pd.DataFrame, records: pd.DataFrame, systems: Mapping[str, str]) -> list[Effect]:
-    """Arrange the rows of `harness.analysis.effects.effects`: one `Effect` for each series, phase and axis."""
+def effects_of(study: Study, effects: pd.DataFrame, records: pd.DataFrame, systems: Mapping[str, str]) -> list[Effect]:
+    """Arrange the rows of `harness.analysis.effects.effects`: one `Effect` for each series, phase and axis.
+
+    Axes that the study claims something about come first.
+    """
     if effects.empty:
         return []
     places = {
@@ -38,7 +42,9 @@ def effects_of(effects: pd.DataFrame, records: pd.DataFrame, systems: Mapping[st
         for attempt, coordinates in zip(records["attempt_id"], records["coordinates"], strict=True)
     }
     found = []
-    for (series, phase, axis), group in effects.groupby(["series", "phase", "axis"], sort=False):
+    claimed = {claim.axis for claim in study.claims}
+    groups = effects.groupby(["series", "phase", "axis"], sort=False)
+    for (series, phase, axis), group in sorted(groups, key=lambda item: item[0][2] not in claimed):
         parts = sorted(group.groupby("part", sort=False), key=lambda item: _part_order(item[0]))
         if len(parts) == 2:  # one category is the whole
             parts = parts[:1]
@@ -65,11 +71,8 @@ def _pivot(
     lines: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
     for row in rows.to_dict("records"):
         lines.setdefault((row["system"], row["where"]), {})[row["value"]] = row
-    others = list(
-        dict.fromkeys(
-            name for line in lines.values() for row in line.values() for name in places[row["attempt_id"]] if name != axis
-        )
-    )
+    named = (places[row["attempt_id"]] for line in lines.values() for row in line.values())
+    others = list(dict.fromkeys(name for place in named for name in place if name != axis))
     columns = [
         Column("GPU"),
         *(Column(short_name(name), numeric=True) for name in others),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from harness.report.content import Report, Section
 
 if TYPE_CHECKING:
-    from harness.analysis.claims import Outcome, Verdict
+    from harness.analysis.claims import Verdict
     from harness.analysis.cliffs import Edge
+    from harness.analysis.kinds import Outcome
 
 _ORDER: tuple[Outcome, ...] = ("contradicts", "supports", "cannot tell")
 
@@ -66,6 +67,12 @@ def headline_edges(report: Report) -> list[tuple[Section, Edge]]:
 def _same(one: Edge, other: Edge) -> bool:
     kinds = [(edge.system, edge.phase, edge.axis, edge.op) for edge in (one, other)]
     return kinds[0] == kinds[1] and one.low < other.high and other.low < one.high
+
+
+def finding_text(verdict: Verdict) -> str:
+    """The finding without the verdict that stands beside it."""
+    text = verdict.finding.removeprefix("Cannot tell: ")
+    return text[:1].upper() + text[1:] if text != verdict.finding else text
 
 
 def tally(report: Report) -> dict[Outcome, int]:

@@ -43,20 +43,18 @@ LEVELS: dict[str, str] = {
 SOURCES: dict[str, str] = {
     "exact": "a row of the published tables, as it stands",
     "interpolated": "between measured rows of the same slice",
-    "estimated": "bounded by a measured row of the same shape that is known to be better tuned, or a sum of measured slices",
-    "formula": "a formula fitted to measured rows",
+    "estimated": "derived from measured rows by a stated rule: the lesser of two, a part taken off, slices added",
+    "formula": "a formula on top of measured rows, for example the part of a window",
     "extrapolated": "outside the measured grid, at a stated distance",
     "modelled": "from the roofline",
 }
 
 #: Flag → what a reader has to know before using the number.
 FLAGS: dict[str, str] = {
-    "l2_warm": "the measured KV cache fits in L2, so replaying one layer reads it from L2; a whole model would read HBM",
+    "l2_warm": "the measured KV cache fits in L2, and replaying one layer reads it from there; a whole model reads HBM",
     "sinks": "the only published rows of this slice were collected with attention sinks",
     "extrapolated": "lies outside the measured grid; the note of the op gives the distance and the error band",
     "unmeasured": "no measurement covers this regime; the nearest one stands in for it",
-    "assumed_l2": "the size of L2 is assumed, not published",
-    "untuned": "the published row was collected without tuning",
     "noisy": "samples scatter more than the target",
     "suspect": "a check of the number failed",
     "throttled": "the GPU lowered its clock while it was timed",
@@ -64,20 +62,26 @@ FLAGS: dict[str, str] = {
     "partial": "a part of what was asked is missing",
 }
 
+#: Metrics that a report explains.
+_IN_REPORT = (
+    *("prefill_compute_ms", "step_ms", "tpot_ms", "ttft_ms", "tok_s_per_gpu", "tok_s_per_user"),
+    *("tflop_per_s", "gb_per_s", "ratio"),
+)
+
 #: Words of a report that are no metric.
 TERMS: dict[str, str] = {
-    "composed": "The model is taken apart into kernels, each kernel is priced from a published measurement, and the times are "
-    "added. No overlap, no host time and no launch gaps between kernels are included.",
-    "roofline": "max(FLOPs / peak, bytes / bandwidth) + launch overhead for every op, added. Peaks are dense and at the "
-    "datasheet's clock.",
+    "composed": "The model is taken apart into kernels, each is priced from a published measurement, and the times are "
+    "added. No overlap, no host time and no gap between kernels is included.",
+    "roofline": "max(FLOPs / peak, bytes / bandwidth) + launch overhead for every op, added. Peaks are dense and at "
+    "the clock of the datasheet.",
     "G": "Query heads per KV head, QH / KH. 1 is multi-head, QH is multi-query attention.",
     "Hsz": "Width of one attention head.",
     "ISL": "Input tokens of one prompt (prefill).",
     "KVSL": "Tokens in the KV cache of one sequence (decode).",
     "step": "One generation step: every sequence of the batch gets its next token.",
     "cliff": "A case much slower than its neighbour along an axis and its roofline explain.",
-    "supports, contradicts, cannot tell": "What the rows say about a claim under the threshold written in the study. 'Cannot "
-    "tell' means that the rows do not decide it.",
+    "supports, contradicts, cannot tell": "What the rows say about a claim under the threshold written in the study. "
+    "'Cannot tell' means that the rows do not decide it.",
 }
 
 #: Coordinates as an axis title names them: title and unit.
@@ -152,10 +156,5 @@ def measured_by(versions: Iterable[str]) -> str:
 
 def glossary() -> list[tuple[str, str]]:
     """Term and meaning of every word that a report uses, metrics first."""
-    words = [(f"{metric.title} ({metric.unit})", metric.meaning) for metric in METRICS.values() if metric.name in _IN_REPORT]
-    return [*words, *TERMS.items()]
-
-
-_IN_REPORT = frozenset(
-    {"prefill_compute_ms", "step_ms", "tpot_ms", "ttft_ms", "tok_s_per_gpu", "tok_s_per_user", "tflop_per_s", "gb_per_s", "ratio"}
-)
+    metrics = (METRICS[name] for name in _IN_REPORT)
+    return [*((f"{metric.title} ({metric.unit})", metric.meaning) for metric in metrics), *TERMS.items()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness import __version__
 from harness.report import glossary, tables
 from harness.report.content import Report, Section
-from harness.report.findings import ClaimRow, claim_rows, findings_of, headline_edges, tally
+from harness.report.findings import ClaimRow, claim_rows, finding_text, findings_of, headline_edges, tally
 from harness.report.rows import rows_payload
 from harness.report.scales import plain
 from harness.results.metrics import format_value, significant
@@ -28,7 +28,11 @@ def render_html(report: Report) -> str:
     from plotly.offline import get_plotlyjs
 
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     figures: list[dict[str, Any]] = []
     numbers = {id(panel): number for number, panel in enumerate(_panels(report, figures))}
@@ -46,6 +50,7 @@ def render_html(report: Report) -> str:
         "level_text": glossary.level_text,
         "claim_rows": lambda section: claim_rows(section, report.systems),
         "gpus_of": gpus_of,
+        "finding_text": finding_text,
         "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
         "provenance_note": lambda name: f"[{name}]" if several else "",
     }

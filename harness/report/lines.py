@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.report.glossary import short_name
@@ -44,7 +43,8 @@ def line_columns(frame: pd.DataFrame, plot: Plot) -> list[str]:
         columns.append("series")
     for name in spare:
         points = [*panels, *columns, plot.x]
-        if name not in columns and frame.duplicated(points).any() and _groups(frame, [*points, name]) > _groups(frame, points):
+        tells_apart = name not in columns and _groups(frame, [*points, name]) > _groups(frame, points)
+        if tells_apart and frame.duplicated(points).any():
             columns.append(name)
     return columns
 

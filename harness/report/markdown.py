@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.report import tables
 from harness.report.content import Report, Section
-from harness.report.findings import findings_of, headline_edges
+from harness.report.findings import finding_text, findings_of, headline_edges
 from harness.report.glossary import flag_meaning, glossary, level_text
 from harness.report.shares import shares_table
 from harness.report.tables import Table
@@ -64,7 +64,7 @@ def _findings(report: Report) -> Iterator[str]:
         yield ""
         for claim in claims:
             yield f"- **{claim.guideline}** {claim.statement}{f' [{claim.provenance}]' if several else ''}"
-            yield from (f"  - {gpu} {_MARKS[one.verdict]}: {one.finding}" for gpu, one in claim.on.items())
+            yield from (f"  - {gpu} {_MARKS[one.verdict]}: {finding_text(one)}" for gpu, one in claim.on.items())
         yield ""
 
 

@@ -1,7 +1,8 @@
-"""Colours that survive colour blindness, print and both colour schemes; every line has a marker shape of its own as well.
+"""Colours that survive colour blindness, print and both colour schemes; every line has a marker of its own as well.
 
-Categories follow Okabe and Ito ("Color Universal Design", 2008), darkened on light and lightened on dark ground until each
-keeps a contrast of about 3:1 (WCAG 2.1, 1.4.11). Ordered values follow viridis (matplotlib 2.0, CC0), trimmed likewise.
+Categories follow Okabe and Ito ("Color Universal Design", 2008), darkened on light and lightened on dark ground until
+each keeps a contrast of about 3:1 (WCAG 2.1, 1.4.11). Ordered values follow viridis (matplotlib 2.0, CC0), trimmed
+likewise.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 _CATEGORIES_LIGHT = ("#0072b2", "#d55e00", "#00805f", "#b3568a", "#9a6b00", "#2f8fc7", "#5b6472", "#1f2430")
 _CATEGORIES_DARK = ("#56a9e0", "#f0884a", "#2fc49a", "#e39ac4", "#e8b23a", "#93d3f7", "#a3abb8", "#f1f3f6")
-_ORDERED_LIGHT = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ab04f", "#8fae12")
+_ORDERED_LIGHT = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1a9a80", "#3c9f43", "#819c10")
 _ORDERED_DARK = ("#9a8ae0", "#6f96dd", "#3fa9c9", "#2fbfa6", "#5fcf74", "#a6d93f", "#f3df2c")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star", "pentagon", "hexagon")
 

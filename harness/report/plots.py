@@ -1,8 +1,8 @@
 """Plots of a study: plain plotly.js figures, one for each panel, with one legend for all of them.
 
-A line is one value of `lines`; what is priced from measurements is drawn through, the roofline is a second, dashed line in
-the same colour. Nothing is averaged: where a plot leaves coordinates open, every combination gets a line of its own. Only
-`ok` rows get here. Colours are those of the light scheme; `meta` of a trace holds both, and the page swaps them.
+A line is one value of `lines`; what is priced from measurements is drawn through, the roofline is a second, dashed line
+in the same colour. Nothing is averaged: where a plot leaves coordinates open, every combination gets a line of its own.
+Only `ok` rows are drawn. Colours are those of the light scheme; `meta` of a trace holds both, and the page swaps them.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def build_chart(
 ) -> Chart | None:
     """Return the chart of `plot`, or None where no row belongs to it.
 
-    `observations` is what `harness.analysis.frame.observations` gives for the plot's quantity: one row for each ok case.
-    `unanswered` are the rows without a number, with the same coordinates: they are counted, not drawn. `systems` names the
-    GPUs by their keys.
+    `observations` is what `harness.analysis.frame.observations` gives for the quantity of the plot: one row for each
+    ok case. `unanswered` are the rows without a number, with the same coordinates: they are counted, not drawn.
+    `systems` names the GPUs by their keys.
     """
     frame = lines.kept(observations[observations["value"].notna()], plot)
     if frame.empty:
@@ -161,7 +161,8 @@ def _line_traces(rows: pd.DataFrame, plot: Plot, key: Key, number: int, provenan
     limits = rows[rows["roofline"].notna()]
     if modelled or limits.empty:
         return [answers]
-    return [_trace(limits, plot, key, number, "roofline", dashed=True) | {"mode": "lines", "hoverinfo": "skip"}, answers]
+    roofline = _trace(limits, plot, key, number, "roofline", dashed=True)
+    return [roofline | {"mode": "lines", "hoverinfo": "skip"}, answers]
 
 
 def _trace(rows: pd.DataFrame, plot: Plot, key: Key, number: int, column: str, *, dashed: bool) -> dict[str, Any]:

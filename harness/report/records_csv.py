@@ -1,4 +1,4 @@
-"""Every record as CSV (RFC 4180): all columns of the schema, blanks for nulls, whole numbers without a decimal point."""
+"""Every record as CSV (RFC 4180): all columns of the schema, blanks for nulls, whole numbers without a point."""
 
 from __future__ import annotations
 

@@ -97,4 +97,3 @@ def _op_cells(op: Mapping[str, Any], texts: dict[str, int]) -> Iterator[str | in
     yield coded(op["source"])
     yield coded(", ".join(op["flags"]))
     yield coded(op["note"])
-

@@ -31,6 +31,7 @@ def log2_axis(values: Sequence[float], title: str) -> dict[str, Any]:
         "title": {"text": title},
         "tickvals": ticks,
         "ticktext": labels,
+        **({"tickangle": 0} if "" in labels else {}),
         "range": [math.log10(ticks[0]) - pad, math.log10(ticks[-1]) + pad],
     }
 

@@ -56,8 +56,9 @@ _Placed = tuple[dict[str, Any], dict[str, Any]]
 def shares_of(study: Study, records: pd.DataFrame, ops: pd.DataFrame, systems: Mapping[str, str]) -> list[Shares]:
     """For each series, phase and GPU: what the study claims something about, at the workload with most answers.
 
-    The axis is that of the first claim on the series and phase, else the first axis of the series, else its longest sweep.
-    A study that looks at one category of ops has none. The workload is the same on every GPU: the one with most answers over all of them, the heaviest of equals.
+    The axis is that of the first claim on the series and phase, else the first axis of the series, else its longest
+    sweep. The workload is the same on every GPU: the one with most answers over all of them, the heaviest of equals. A
+    study that looks at one category of ops has no shares.
     """
     ok = records[records["status"] == "ok"]
     if ops["category"].nunique() < 2:  # all of it in one place
@@ -85,8 +86,12 @@ def _axis(study: Study, part: Series, phase: str, rows: Sequence[_Placed]) -> st
         for name, value in place.items():
             values.setdefault(name, set()).add(value)
     moving = {name for name, seen in values.items() if len(seen) > 1}
-    where = {"series": part.name, "phase": phase}
-    claimed = (claim.axis for claim in study.claims if matches({k: v for k, v in claim.where.items() if k in where}, where))
+    here = {"series": part.name, "phase": phase}
+    claimed = (
+        claim.axis
+        for claim in study.claims
+        if matches({name: wanted for name, wanted in claim.where.items() if name in here}, here)
+    )
     first = next((name for name in (*claimed, *part.axes) if name in moving), "")
     return first or max(values, key=lambda name: len(values[name]), default="")
 
@@ -149,5 +154,6 @@ def shares_table(shares: Sequence[Shares]) -> Table:
         for bar in one.bars:
             share = {segment.category: format_value(segment.share, "percent") for segment in bar.segments}
             label = f"{bar.label} (baseline)" if bar.is_baseline else bar.label
-            rows.append([one.system, one.about, label, significant(bar.time_ms), *(share.get(name, "") for name in names)])
+            place = [one.system, one.about, label, significant(bar.time_ms)]
+            rows.append([*place, *(share.get(name, "") for name in names)])
     return table("Where time goes", columns, rows)

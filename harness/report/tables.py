@@ -55,9 +55,7 @@ class Table:
     @property
     def wide(self) -> tuple[bool, ...]:
         """For each column whether some cell holds a sentence, which wraps."""
-        return tuple(
-            any(len(row[index].text) > _SENTENCE for row in self.rows) for index in range(len(self.columns))
-        )
+        return tuple(any(len(row[index].text) > _SENTENCE for row in self.rows) for index in range(len(self.columns)))
 
 
 def table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[str | Cell]], about: str = "") -> Table:
@@ -69,7 +67,7 @@ def table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[str | C
 def claims_table(verdicts: Sequence[Verdict], systems: Mapping[str, str]) -> Table:
     """Each claim on each GPU: the verdict, the numbers it rests on, the threshold."""
     columns = [Column("Guideline"), Column("GPU"), Column("Verdict"), Column("Finding"), Column("Threshold")]
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             verdict.guideline,
             systems.get(verdict.system, verdict.system),
@@ -111,7 +109,7 @@ def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
         Column("Status"), Column("Study"), Column("GPU"), Column("Cases", numeric=True), Column("At"), Column("Reason"),
     ]  # fmt: skip
     left = records[records["status"] != "ok"]
-    rows = []
+    rows: list[list[str | Cell]] = []
     for (status, study, system, reason), part in left.groupby(
         ["status", "study", "system", "reason"], sort=False, dropna=False
     ):
@@ -130,10 +128,10 @@ def flags_table(records: pd.DataFrame) -> Table:
             counts.setdefault(flag, {}).setdefault(study, 0)
             counts[flag][study] += 1
     columns = [Column("Flag"), Column("Meaning"), Column("Rows", numeric=True), Column("In")]
-    rows = [
-        [Cell(flag, "flag"), flag_meaning(flag), str(sum(studies.values())), ", ".join(f"{n} in {s}" for s, n in studies.items())]
-        for flag, studies in sorted(counts.items())
-    ]
+    rows: list[list[str | Cell]] = []
+    for flag, studies in sorted(counts.items()):
+        where = ", ".join(f"{count} in {study}" for study, count in studies.items())
+        rows.append([Cell(flag, "flag"), flag_meaning(flag), str(sum(studies.values())), where])
     return table("Flags", columns, rows)
 
 
@@ -148,7 +146,7 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> list[list[str]]:
         if isinstance(value, Mapping):
             rows += _flat(value, f"{prefix}{name}.")
         else:
-            shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+            shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else text(value)
             rows.append([f"{prefix}{name}", shown])
     return rows
 

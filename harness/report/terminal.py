@@ -1,4 +1,7 @@
-"""The summary of a run on a terminal: rich on a TTY, plain lines elsewhere."""
+"""The summary of a run on a terminal: rich on a TTY, plain lines elsewhere.
+
+It says what was asked, the cliffs and the verdict of every claim; the numbers behind a verdict are in the report.
+"""
 
 from __future__ import annotations
 
@@ -6,71 +9,91 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from harness.report.content import Report, build_report
+from harness.report.findings import ClaimRow, findings_of, headline_edges
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from harness.report.content import Report
     from harness.results.store import Run
 
 _STYLES = {"supports": "green", "contradicts": "red", "cannot tell": "yellow"}
 _MARKS = {"supports": "✓", "contradicts": "✗", "cannot tell": "?"}
 
 
-def print_summary(run: Run) -> None:
-    """Print what a run says: counts, verdicts, cliffs, rows without a number."""
-    from rich.console import Console
-
+def print_summary(run: Run | Report) -> None:
+    """Print what a run or a report says: what was asked, cliffs, verdicts, how many rows have no number."""
     if sys.stdout.isatty():
+        from rich.console import Console
+
         Console().print(terminal_summary(run))
         return
-    from harness.report.content import build_report
-
-    for line in summary_lines(build_report([run])):
+    for line in summary_lines(run if isinstance(run, Report) else build_report([run])):
         sys.stdout.write(line + "\n")
 
 
 def summary_lines(report: Report) -> Iterator[str]:
     """The summary as plain lines, one fact each."""
-    from harness.report.tables import not_ok_table
-
-    yield report.title
-    yield from (f"{provenance}: {what}" for provenance, what in report.badges.items())
-    for name, value in report.facts():
-        yield f"{name}: {value}"
-    for section, verdict in report.verdicts:
-        system = report.systems.get(verdict.system, verdict.system)
-        yield f"{verdict.verdict}: {verdict.guideline} {system} [{section.study.name}] {verdict.finding}"
-    for section, edge in report.edges:
-        yield f"cliff: {report.systems.get(edge.system, edge.system)} [{section.study.name}] {edge.text}"
-    for row in not_ok_table(report.records, report.systems).rows:
-        status, study, system, cases, _, reason = (cell.text for cell in row)
-        yield f"{status}: {cases} in {study} on {system}: {reason}"
+    yield from _head(report)
+    yield from (f"cliff: {text}" for text in _cliffs(report))
+    for claim in _claims(report):
+        said = ", ".join(f"{gpu} {verdict.verdict}" for gpu, verdict in claim.on.items())
+        yield f"{claim.guideline}: {said}: {claim.statement}{_note(report, claim.provenance)}"
+    yield from _left(report)
 
 
-def terminal_summary(run: Run) -> RenderableType:
+def terminal_summary(run: Run | Report) -> RenderableType:
     """The summary as one rich renderable."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    from harness.report.content import build_report
+    report = run if isinstance(run, Report) else build_report([run])
+    title, *head = _head(report)
+    claims = _claims(report)
+    gpus = list(dict.fromkeys(gpu for claim in claims for gpu in claim.on))
+    board = Table("", "Claim", *gpus, box=box.SIMPLE_HEAD, pad_edge=False)
+    for claim in claims:
+        marks = [Text() for _ in gpus]
+        for index, gpu in enumerate(gpus):
+            if gpu in claim.on:
+                said = claim.on[gpu].verdict
+                marks[index] = Text(f"{_MARKS[said]} {said}", style=_STYLES[said], no_wrap=True)
+        board.add_row(claim.guideline, Text(claim.statement + _note(report, claim.provenance)), *marks)
+    return Group(
+        Text(title, style="bold"),
+        *(Text(line) for line in head),
+        *(Text.assemble(("cliff ", "bold yellow"), text) for text in _cliffs(report)),
+        *([board] if claims else []),
+        *(Text(line, style="dim") for line in _left(report)),
+    )
 
-    report = build_report([run])
-    parts: list[RenderableType] = [Text(report.title, style="bold")]
-    parts += [Text(f"{provenance}: {what}", style="dim") for provenance, what in report.badges.items()]
-    parts += [Text.assemble((f"{name}  ", "dim"), value) for name, value in report.facts()]
-    verdicts = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("", "Guideline", "GPU", "Finding"):
-        verdicts.add_column(title)
-    for _, verdict in report.verdicts:
-        system = report.systems.get(verdict.system, verdict.system)
-        mark = Text(f"{_MARKS[verdict.verdict]} {verdict.verdict}", style=_STYLES[verdict.verdict], no_wrap=True)
-        verdicts.add_row(mark, verdict.guideline, system, Text(verdict.finding))
-    if verdicts.row_count:
-        parts.append(verdicts)
-    parts += [
-        Text.assemble(("cliff  ", "bold red"), f"{report.systems.get(edge.system, edge.system)} {edge.text}")
-        for _, edge in report.edges
-    ]
-    return Group(*parts)
+
+def _head(report: Report) -> Iterator[str]:
+    yield report.title
+    yield from (f"{provenance}: {what}" for provenance, what in report.badges.items())
+    yield from (f"{name}: {value}" for name, value in report.facts())
+
+
+def _cliffs(report: Report) -> Iterator[str]:
+    for section, edge in headline_edges(report):
+        yield f"{report.systems.get(edge.system, edge.system)} {edge.text}{_note(report, section.provenance)}"
+
+
+def _claims(report: Report) -> list[ClaimRow]:
+    """Contradictions first."""
+    return [claim for claims in findings_of(report).values() for claim in claims]
+
+
+def _note(report: Report, provenance: str) -> str:
+    """Which kind of number, where a report holds several."""
+    return f" [{provenance}]" if len(report.badges) > 1 else ""
+
+
+def _left(report: Report) -> Iterator[str]:
+    """How many rows of each study have no number; each with its reason is in the report."""
+    left = report.records[report.records["status"] != "ok"]
+    for study, rows in left.groupby("study", sort=False):
+        counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
+        yield f"without a number in {study}: {counts}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import files
+from harness.report.content import Report, build_report
 
 if TYPE_CHECKING:
     from harness.results.store import Run
@@ -16,18 +17,17 @@ MARKDOWN_FILE = "report.md"
 CSV_FILE = "records.csv"
 
 
-def write_report(runs: Sequence[Run], out: Path) -> Path:
-    """Write the common report of `runs` to the folder `out`; return the path of its page.
+def write_report(runs: Sequence[Run] | Report, out: Path) -> Path:
+    """Write the common report of `runs`, or one that is built already, to the folder `out`; return its page's path.
 
-    Raises UsageError where no run holds a row, EnvironmentUnfit where `out` cannot be written. Each file is written whole
-    or not at all.
+    Raises UsageError where no run holds a row, EnvironmentUnfit where `out` cannot be written. Each file is written
+    whole or not at all.
     """
-    from harness.report.content import build_report
     from harness.report.html import render_html
     from harness.report.markdown import render_markdown
     from harness.report.records_csv import render_csv
 
-    report = build_report(runs)
+    report = runs if isinstance(runs, Report) else build_report(runs)
     files.write_atomic(out / CSV_FILE, render_csv(report.records))
     files.write_atomic(out / MARKDOWN_FILE, render_markdown(report))
     files.write_atomic(out / INDEX_FILE, render_html(report))

@@ -1,4 +1,4 @@
-"""Metrics: one table with the name, unit, direction, format and meaning of every number that a record or an op holds."""
+"""Metrics: one table with name, unit, direction, format and meaning of every number that a record or an op holds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ class Metric:
 _TABLE = (
     Metric(
         "prefill_compute_ms", "Prefill compute", "ms", "lower", "significant",
-        "Time of the context phase on the GPU, kernels only. It is no time to first token: no queue, no host, no transfer.",
+        "Time of the context phase on the GPU, kernels only. It is no time to first token: no queue, no host.",
     ),
-    Metric("step_ms", "Decode step", "ms", "lower", "significant", "Time of one generation step over the whole batch."),
+    Metric(
+        "step_ms", "Decode step", "ms", "lower", "significant",
+        "Time of one generation step over the whole batch.",
+    ),
     Metric(
         "tpot_ms", "TPOT", "ms", "lower", "significant",
         "Time per output token of one user: decode step / (1 + accepted draft tokens). Never request latency / tokens.",
@@ -41,27 +44,58 @@ _TABLE = (
         "tok_s_per_gpu", "Throughput", "tok/s/GPU", "higher", "significant",
         "Tokens per second and GPU of the world size: input tokens for prefill, output tokens for decode.",
     ),
-    Metric("tok_s_per_user", "Speed", "tok/s/user", "higher", "significant", "1000 / TPOT; decode only."),
-    Metric("flops", "Work", "FLOP", "none", "significant", "Floating-point operations of the case; a causal mask counts half."),
     Metric(
-        "hbm_bytes", "HBM traffic", "bytes", "none", "significant",
-        "Weights, activations and KV that have to cross the GPU's memory bus once.",
+        "tok_s_per_user", "Speed", "tok/s/user", "higher", "significant",
+        "1000 / TPOT; decode only.",
     ),
     Metric(
-        "kv_bytes_per_gpu", "KV cache", "bytes", "lower", "bytes", "Bytes that the KV cache of the whole batch takes on one GPU."
+        "flops", "Work", "FLOP", "none", "significant",
+        "Floating-point operations; a causal mask counts half.",
+    ),
+    Metric(
+        "hbm_bytes", "HBM traffic", "bytes", "none", "significant",
+        "Weights, activations and KV that have to cross the memory bus once.",
+    ),
+    Metric(
+        "kv_bytes_per_gpu", "KV cache", "bytes", "lower", "bytes",
+        "What the KV cache of the whole batch takes on one GPU.",
     ),
     Metric(
         "roofline_ms", "Roofline", "ms", "none", "significant",
         "max(FLOPs / peak, bytes / bandwidth) + launch overhead, added over all ops: what no kernel can beat.",
     ),
-    Metric("time_us", "Time, one layer", "µs", "lower", "significant", "Time of one execution of an op, that is of one layer."),
-    Metric("time_ms", "Time", "ms", "lower", "significant", "Time of all executions of an op, or of the whole phase."),
-    Metric("total_us", "Time, all layers", "µs", "lower", "significant", "Time of one execution x how often the op runs."),
-    Metric("roofline_us", "Roofline, one layer", "µs", "none", "significant", "Roofline of one execution of an op."),
-    Metric("tflop_per_s", "Achieved rate", "TFLOP/s", "higher", "significant", "FLOPs of the op / its time, 1e12 per second."),
-    Metric("gb_per_s", "Achieved bandwidth", "GB/s", "higher", "significant", "HBM bytes of the op / its time, 1e9 per second."),
-    Metric("ratio", "Ratio", "×", "lower", "ratio", "Time / time of the baseline: above 1 is slower, below 1 is faster."),
-    Metric("share", "Share", "%", "none", "percent", "Part of the phase's time."),
+    Metric(
+        "time_us", "Time, one layer", "µs", "lower", "significant",
+        "Time of one execution of an op, that is of one layer.",
+    ),
+    Metric(
+        "time_ms", "Time", "ms", "lower", "significant",
+        "Time of all executions of an op, or of the whole phase.",
+    ),
+    Metric(
+        "total_us", "Time, all layers", "µs", "lower", "significant",
+        "Time of one execution x how often the op runs.",
+    ),
+    Metric(
+        "roofline_us", "Roofline, one layer", "µs", "none", "significant",
+        "Roofline of one execution of an op.",
+    ),
+    Metric(
+        "tflop_per_s", "Achieved rate", "TFLOP/s", "higher", "significant",
+        "FLOPs of an op / its time, 1e12 per second.",
+    ),
+    Metric(
+        "gb_per_s", "Achieved bandwidth", "GB/s", "higher", "significant",
+        "HBM bytes of an op / its time, 1e9 per second.",
+    ),
+    Metric(
+        "ratio", "Ratio", "×", "lower", "ratio",
+        "Time / time of the baseline: above 1 is slower, below 1 is faster.",
+    ),
+    Metric(
+        "share", "Share", "%", "none", "percent",
+        "Part of the time of a phase.",
+    ),
 )  # fmt: skip
 
 #: Every metric by name.

@@ -116,7 +116,7 @@ class Record:
     kv_bytes_per_gpu: float | None = None
     roofline_ms: float | None = None
     roofline_bound: str | None = None
-    """`compute`, `memory` or `launch`: what holds most of the roofline time."""
+    """`compute`, `memory`, `comm` or `launch`: what holds most of the roofline time."""
 
     case: str
     """The whole case as JSON, enough to run it again."""

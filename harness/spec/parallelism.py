@@ -27,7 +27,16 @@ class Parallelism(Spec):
     attention_dp: bool = False
     """Attention replicated per rank, each with its own sequences."""
     slots: Ways | None = None
-    """Expert slots under EPLB; left out, one per expert."""
+    """Expert slots under EPLB, copies included; as many as experts moves them only. Left out, no EPLB."""
+    pp_partition: tuple[Ways, ...] | None = None
+    """Layers of each pipeline stage; left out, as even as possible, the first stages one more."""
+
+    @model_validator(mode="after")
+    def _partition_has_a_part_per_stage(self) -> Parallelism:
+        parts = self.pp_partition
+        if parts is not None and len(parts) != self.pp:
+            raise ValueError(f"pp_partition names {len(parts)} stages, but pp is {self.pp}; give one number per stage")
+        return self
 
     @model_validator(mode="after")
     def _experts_fill_the_stage(self) -> Parallelism:
@@ -45,6 +54,11 @@ class Parallelism(Spec):
         return self.tp * self.pp * self.cp
 
     @property
+    def stage_gpus(self) -> int:
+        """GPUs of one pipeline stage: tp·cp."""
+        return self.tp * self.cp
+
+    @property
     def expert_tp(self) -> int:
         """Ways each expert is split."""
         return self.moe_tp or self.tp * self.cp // self.ep
@@ -59,4 +73,6 @@ class Parallelism(Spec):
         """Short text for tables: `tp 4 · ep 4`."""
         ways = [("tp", self.tp), ("pp", self.pp), ("kvp", self.cp), ("ep", self.ep)]
         parts = [f"{name} {n}" for name, n in ways if n > 1] + (["ADP"] if self.attention_dp else [])
+        parts += [f"EPLB {self.slots}"] if self.slots else []
+        parts += [f"stages {'+'.join(map(str, self.pp_partition))}"] if self.pp_partition else []
         return " · ".join(parts) or "1 GPU"
