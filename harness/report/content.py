@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.claims import Verdict, judge
+from harness.analysis.cliffs import Cliff, Edge, cliffs, edges
+from harness.analysis.effects import effects
+from harness.analysis.frame import observations, placed
 from harness.errors import UsageError
+from harness.hardware import known_systems, load_system
 from harness.report.effects import Effect, effects_of
 from harness.report.glossary import PROVENANCES, STATUSES, measured_by
 from harness.report.plots import Chart, build_chart
@@ -19,8 +24,6 @@ from harness.spec.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.analysis.claims import Verdict
-    from harness.analysis.cliffs import Cliff, Edge
     from harness.results.store import Run
 
 
@@ -134,19 +137,12 @@ def build_report(runs: Sequence[Run]) -> Report:
 def _section(
     anchor: str, run: Run, study: Study, provenance: str, records: pd.DataFrame, systems: Mapping[str, str]
 ) -> Section:
-    from harness.analysis.claims import judge
-    from harness.analysis.cliffs import cliffs, edges
-    from harness.analysis.effects import effects
-    from harness.analysis.frame import observations, placed
-
     ops = run.ops[run.ops["attempt_id"].isin(records["attempt_id"])]
     found = cliffs(study, records, ops)
     rows = placed(study, records)[0]
     left = rows[rows["status"] != "ok"]
-    charts = (
-        build_chart(plot, observations((records, ops), study, plot.y), left, study.level, provenance, systems, found)
-        for plot in study.plots
-    )
+    seen = {plot.y: observations((records, ops), study, plot.y) for plot in study.plots}
+    charts = (build_chart(plot, seen[plot.y], left, study.level, provenance, systems, found) for plot in study.plots)
     ok = records[records["status"] == "ok"]
     return Section(
         anchor=anchor,
@@ -177,8 +173,6 @@ def _carry(records: pd.DataFrame, flag: str) -> int:
 
 def system_names(keys: Any) -> dict[str, str]:
     """GPU key → name without the maker; a key that is not known any more is its own name."""
-    from harness.hardware import known_systems, load_system
-
     known = set(known_systems())
     return {
         key: load_system(key).gpu_name.removeprefix("NVIDIA ") if key in known else key for key in dict.fromkeys(keys)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from harness.analysis.claims import Verdict
+from harness.analysis.cliffs import Edge
+from harness.analysis.kinds import Outcome
 from harness.report.content import Report, Section
-
-if TYPE_CHECKING:
-    from harness.analysis.claims import Verdict
-    from harness.analysis.cliffs import Edge
-    from harness.analysis.kinds import Outcome
 
 _ORDER: tuple[Outcome, ...] = ("contradicts", "supports", "cannot tell")
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.cliffs import Cliff, Edge, edges
 from harness.report import lines, scales
 from harness.report.glossary import axis_title
 from harness.report.palette import Ink, inks
@@ -22,8 +23,6 @@ from harness.spec.study import Level, Plot
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.analysis.cliffs import Cliff, Edge
 
 #: Level → what an axis title adds to the name of a phase's time.
 _OF_LEVEL: dict[Level, str] = {"op": ", these ops alone", "layer": ", decoder layers", "model": ""}
@@ -193,8 +192,6 @@ def _hover(row: Mapping[str, Any], plot: Plot, label: str, *, modelled: bool) ->
 
 
 def _layout(axes: dict[str, Any], bands: Sequence[Cliff]) -> dict[str, Any]:
-    from harness.analysis.cliffs import edges
-
     layout: dict[str, Any] = {
         "height": 320,
         "margin": {"l": 58, "r": 12, "t": 14, "b": 48},

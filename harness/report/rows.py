@@ -24,10 +24,10 @@ _COLUMNS = (
 
 #: Column and whether its cells are numbers of `texts`.
 _OP_COLUMNS = (
-    (Column("Op"), True), (Column("Kernel"), True), (Column("Times", numeric=True), False),
+    (Column("Op"), True), (Column("Times", numeric=True), False),
     (Column("Each", "µs", numeric=True), False), (Column("All", "µs", numeric=True), False),
     (Column("Roofline, each", "µs", numeric=True), False), (Column("Bound"), True), (Column("Source"), True),
-    (Column("Flags"), True), (Column("Note"), True),
+    (Column("Flags"), True), (Column("Kernel"), True), (Column("Note"), True),
 )  # fmt: skip
 
 
@@ -88,7 +88,6 @@ def _op_cells(op: Mapping[str, Any], texts: dict[str, int]) -> Iterator[str | in
         return texts.setdefault(text(value), len(texts))
 
     yield coded(op["op"])
-    yield coded(op["kernel"])
     yield int(op["count"])
     yield number(op["time_us"])
     yield number(op["total_us"])
@@ -96,4 +95,5 @@ def _op_cells(op: Mapping[str, Any], texts: dict[str, int]) -> Iterator[str | in
     yield coded(op["roofline_bound"])
     yield coded(op["source"])
     yield coded(", ".join(op["flags"]))
+    yield coded(op["kernel"])
     yield coded(op["note"])

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.claims import Verdict
+from harness.analysis.cliffs import Cliff
 from harness.report.glossary import STATUSES, flag_meaning, short_name
 from harness.report.values import text
 from harness.results.metrics import significant
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from harness.analysis.claims import Verdict
-    from harness.analysis.cliffs import Cliff
 
 
 #: Longer texts wrap.
@@ -108,14 +107,15 @@ def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
     columns = [
         Column("Status"), Column("Study"), Column("GPU"), Column("Cases", numeric=True), Column("At"), Column("Reason"),
     ]  # fmt: skip
-    left = records[records["status"] != "ok"]
-    rows: list[list[str | Cell]] = []
-    for (status, study, system, reason), part in left.groupby(
-        ["status", "study", "system", "reason"], sort=False, dropna=False
-    ):
-        where = "; ".join(dict.fromkeys(_place(row) for row in part.to_dict("records")))
-        cell = Cell(status, f"status-{status}")
-        rows.append([cell, study, systems.get(system, system), str(len(part)), where, text(reason) or STATUSES[status]])
+    places: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in records[records["status"] != "ok"].to_dict("records"):
+        reason = text(row["reason"]) or STATUSES[row["status"]]
+        key = (row["status"], row["study"], systems.get(row["system"], row["system"]), reason)
+        places.setdefault(key, []).append(_place(row))
+    rows: list[list[str | Cell]] = [
+        [Cell(status, f"status-{status}"), study, system, str(len(where)), "; ".join(dict.fromkeys(where)), reason]
+        for (status, study, system, reason), where in places.items()
+    ]
     return table("Rows without a number", columns, rows, "Never drawn and never part of a statistic.")
 
 
