@@ -171,9 +171,11 @@ def test_two_kinds_of_numbers_are_announced(run: Run, tmp_path: Path) -> None:
     both = build_report([run, hand_run(tmp_path / "roofline", answered_by="roofline")])
     page = Page(render_html(both))
     assert "This report holds numbers of 2 kinds." in page.text
+    assert "Cases, composed 14 ok, 1 refused, 1 skipped Cases, modelled 15 ok, 1 skipped" in page.text
+    assert "Verdicts, composed 1 contradicts 2 supports 1 cannot tell" in page.text
     assert "measured kernels (composed)" in page.text
     assert "roofline (modelled)" in page.text
-    assert nav_labels(both) == {"study-1": "group-size", "study-2": "group-size"}
+    assert nav_labels(both) == {"study-1": "A1d composed", "study-2": "A1d modelled"}
 
 
 def test_a_run_in_which_nothing_has_a_number_is_still_a_report(run: Run) -> None:

@@ -90,9 +90,14 @@ def test_kinds_of_numbers_are_never_mixed(both: Report) -> None:
         assert sum(section.counts.values()) == 16
         assert {chart.provenance for chart in section.charts} == {section.provenance}
     text = render_markdown(both)
-    assert "[composed]" in text
-    assert "[modelled]" in text
-    assert any(line.endswith("[modelled]") for line in summary_lines(both))
+    assert "## Findings, composed" in text.splitlines()
+    assert "## Findings, modelled" in text.splitlines()
+    lines = list(summary_lines(both))
+    assert "Cases, composed: 14 ok, 1 refused, 1 skipped" in lines
+    assert "Cases, modelled: 15 ok, 1 skipped" in lines
+    # the roofline knows no cliff
+    assert sum(line.startswith("cliff") for line in lines) == 1
+    assert sum(line.endswith("G 64 is no slower than G 32. [modelled]") for line in lines) == 1
 
 
 def test_rows_of_one_study_answered_in_two_ways_are_two_sections(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ _torch/modules/fused_moe/communication/communication_factory.py at 03c36d6, `cre
     attention DP, EP only  all-to-all: dispatch to the ranks of the chosen experts, combine on the way back
     attention DP, moe_tp   all-to-all cannot cut experts: AllGather of the tokens, ReduceScatter of the results
 
-TensorRT-LLM takes the last way too where no all-to-all backend (NVLink, NCCL EP, DeepEP) works on the machine; which one
-does is not known here, so an all-to-all is assumed.
+TensorRT-LLM takes the last way too where no all-to-all backend (NVLink, NCCL EP, DeepEP) works on the machine; which
+one does is not known here, so an all-to-all is assumed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ One section for each run, study and provenance: rows of different provenance nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,12 +96,19 @@ class Report:
         shapes = self.records["variant"].nunique()
         names = ", ".join(self.variants)
         phases = ", ".join(dict.fromkeys(self.records["phase"]))
-        cases = ", ".join(f"{count:,} {status}" for status, count in self.counts.items())
+        cases = [
+            (
+                _of("Cases", provenance, self.badges),
+                ", ".join(f"{count:,} {status}" for status, count in counts.items()),
+            )
+            for provenance in self.badges
+            if (counts := count_statuses(self.records[self.records["provenance"] == provenance]))
+        ]
         return [
             ("Variants", f"{names} ({shapes:,} shapes)" if shapes > len(self.variants) else names),
             ("GPUs", ", ".join(self.systems[key] for key in dict.fromkeys(self.records["system"]))),
             ("Phases", phases),
-            ("Cases", cases),
+            *cases,
         ]
 
 
@@ -159,6 +166,11 @@ def _section(
         edges=tuple(edges(found)),
         flags={flag: n for flag in sorted({f for flags in ok["flags"] for f in flags}) if (n := _carry(ok, flag))},
     )
+
+
+def _of(title: str, provenance: str, provenances: Collection[str]) -> str:
+    """A title that names the kind of numbers where there are several."""
+    return f"{title}, {provenance}" if len(provenances) > 1 else title
 
 
 def count_statuses(records: pd.DataFrame) -> dict[str, int]:

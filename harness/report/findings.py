@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analysis.claims import Verdict
@@ -21,7 +21,6 @@ class ClaimRow:
     guideline: str
     statement: str
     threshold: str
-    provenance: str
     on: Mapping[str, Verdict]
     """GPU name → verdict."""
 
@@ -42,21 +41,22 @@ def claim_rows(section: Section, systems: Mapping[str, str]) -> list[ClaimRow]:
 
 def _row(section: Section, on: Mapping[str, Verdict]) -> ClaimRow:
     first = next(iter(on.values()))
-    return ClaimRow(section.anchor, first.guideline, first.statement, first.threshold, section.provenance, on)
+    return ClaimRow(section.anchor, first.guideline, first.statement, first.threshold, on)
 
 
-def findings_of(report: Report) -> dict[Outcome, list[ClaimRow]]:
-    """All claims of a report by the group they fall into, contradictions first; groups without a claim are left out."""
-    rows = [row for section in report.sections for row in claim_rows(section, report.systems)]
+def findings_of(report: Report, provenance: str) -> dict[Outcome, list[ClaimRow]]:
+    """Claims judged by one kind of numbers, by the group they fall into, contradictions first; no group is empty."""
+    sections = [section for section in report.sections if section.provenance == provenance]
+    rows = [row for section in sections for row in claim_rows(section, report.systems)]
     grouped = {outcome: [row for row in rows if row.group == outcome] for outcome in _ORDER}
     return {outcome: members for outcome, members in grouped.items() if members}
 
 
-def headline_edges(report: Report) -> list[tuple[Section, Edge]]:
-    """Cliffs, the largest first; an edge that several studies saw is told once, where it is largest."""
+def headline_edges(report: Report, provenance: str) -> list[tuple[Section, Edge]]:
+    """Cliffs in one kind of numbers, largest first; an edge that several studies saw is told once, where it is largest."""
     kept: list[tuple[Section, Edge]] = []
     for section, edge in report.edges:
-        if not any(section.provenance == other.provenance and _same(edge, seen) for other, seen in kept):
+        if section.provenance == provenance and not any(_same(edge, seen) for _, seen in kept):
             kept.append((section, edge))
     return kept
 
@@ -72,8 +72,8 @@ def finding_text(verdict: Verdict) -> str:
     return text[:1].upper() + text[1:] if text != verdict.finding else text
 
 
-def tally(report: Report) -> dict[Outcome, int]:
-    """How many verdicts of each kind, one for each claim and GPU."""
-    said: Iterable[Outcome] = [verdict.verdict for _, verdict in report.verdicts]
+def tally(report: Report, provenance: str) -> dict[Outcome, int]:
+    """How many verdicts of each kind, one for each claim and GPU, in one kind of numbers."""
+    said = [verdict.verdict for section, verdict in report.verdicts if section.provenance == provenance]
     counts = {outcome: sum(one == outcome for one in said) for outcome in _ORDER}
     return {outcome: count for outcome, count in counts.items() if count}

@@ -36,7 +36,6 @@ def render_html(report: Report) -> str:
     )
     figures: list[dict[str, Any]] = []
     numbers = {id(panel): number for number, panel in enumerate(_panels(report, figures))}
-    several = len(report.badges) > 1
     environment.globals |= {
         "systems": report.systems,
         "figure_index": lambda panel: numbers[id(panel)],
@@ -52,14 +51,13 @@ def render_html(report: Report) -> str:
         "gpus_of": gpus_of,
         "finding_text": finding_text,
         "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
-        "provenance_note": lambda name: f"[{name}]" if several else "",
+        "findings_of": lambda provenance: findings_of(report, provenance),
+        "edges_of": lambda provenance: headline_edges(report, provenance),
+        "tally_of": lambda provenance: tally(report, provenance),
     }
     return environment.get_template("index.html.j2").render(
         report=report,
         version=__version__,
-        findings=findings_of(report),
-        edges=headline_edges(report),
-        tally=tally(report),
         nav=nav_labels(report),
         headline_edges=_HEADLINE_EDGES,
         not_ok=tables.not_ok_table(report.records, report.systems),
@@ -91,13 +89,20 @@ def script_json(data: object) -> str:
 
 
 def nav_labels(report: Report) -> dict[str, str]:
-    """Anchor → label: the guidelines of a study, its name where another study has the same."""
-    short = {section.anchor: ", ".join(section.study.guidelines) for section in report.sections}
-    taken = list(short.values())
-    return {
-        section.anchor: short[section.anchor] if taken.count(short[section.anchor]) == 1 else section.study.name
-        for section in report.sections
-    }
+    """Anchor → label: the guidelines of a study if no other has the same, with its provenance, or its name."""
+    labels: dict[str, str] = {}
+    for section in report.sections:
+        *shorter, last = _labels(section)
+        others = [_labels(other) for other in report.sections if other is not section]
+        alone = (label for at, label in enumerate(shorter) if label and all(label != other[at] for other in others))
+        labels[section.anchor] = next(alone, last)
+    return labels
+
+
+def _labels(section: Section) -> tuple[str, ...]:
+    """What a section may be called, shortest first."""
+    short, name, kind = ", ".join(section.study.guidelines), section.study.name, section.provenance
+    return short, f"{short} {kind}", name, f"{name} {kind}"
 
 
 def gpus_of(claims: Iterable[ClaimRow]) -> list[str]:

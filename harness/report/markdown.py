@@ -48,22 +48,25 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    several = len(report.badges) > 1
-    yield "## Findings"
-    yield ""
-    edges = headline_edges(report)
+    for provenance in report.badges:
+        yield f"## Findings, {provenance}" if len(report.badges) > 1 else "## Findings"
+        yield ""
+        yield from _findings_of(report, provenance)
+
+
+def _findings_of(report: Report, provenance: str) -> Iterator[str]:
+    edges = headline_edges(report, provenance)
     if edges:
         yield f"### Cliffs ({len(edges)})"
         yield ""
         for section, edge in edges:
-            note = f" [{section.provenance}]" if several else ""
-            yield f"- **{report.systems.get(edge.system, edge.system)}** {edge.text} (`{section.study.name}`){note}"
+            yield f"- **{report.systems.get(edge.system, edge.system)}** {edge.text} (`{section.study.name}`)"
         yield ""
-    for outcome, claims in findings_of(report).items():
+    for outcome, claims in findings_of(report, provenance).items():
         yield f"### {_GROUPS[outcome]} ({len(claims)})"
         yield ""
         for claim in claims:
-            yield f"- **{claim.guideline}** {claim.statement}{f' [{claim.provenance}]' if several else ''}"
+            yield f"- **{claim.guideline}** {claim.statement}"
             yield from (f"  - {gpu} {_MARKS[one.verdict]}: {finding_text(one)}" for gpu, one in claim.on.items())
         yield ""
 

@@ -6,7 +6,7 @@ It says what was asked, the cliffs and the verdict of every claim; the numbers b
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report.content import Report, build_report
@@ -35,39 +35,45 @@ def print_summary(run: Run | Report) -> None:
 def summary_lines(report: Report) -> Iterator[str]:
     """The summary as plain lines, one fact each."""
     yield from _head(report)
-    yield from (f"cliff: {text}" for text in _cliffs(report))
-    for claim in _claims(report):
-        said = ", ".join(f"{gpu} {verdict.verdict}" for gpu, verdict in claim.on.items())
-        yield f"{claim.guideline}: {said}: {claim.statement}{_note(report, claim.provenance)}"
+    for provenance in report.badges:
+        note = f" [{provenance}]" if len(report.badges) > 1 else ""
+        yield from (f"cliff: {text}{note}" for text in _cliffs(report, provenance))
+        for claim in _claims(report, provenance):
+            said = ", ".join(f"{gpu} {verdict.verdict}" for gpu, verdict in claim.on.items())
+            yield f"{claim.guideline}: {said}: {claim.statement}{note}"
     yield from _left(report)
 
 
 def terminal_summary(run: Run | Report) -> RenderableType:
     """The summary as one rich renderable."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     report = run if isinstance(run, Report) else build_report([run])
     title, *head = _head(report)
-    claims = _claims(report)
+    parts: list[RenderableType] = [Text(title, style="bold"), *(Text(line) for line in head)]
+    for provenance in report.badges:
+        if len(report.badges) > 1:
+            parts.append(Text(f"\n{provenance}", style="bold"))
+        parts += [Text.assemble(("cliff ", "bold yellow"), text) for text in _cliffs(report, provenance)]
+        claims = _claims(report, provenance)
+        parts += [_board(claims)] if claims else []
+    return Group(*parts, *(Text(line, style="dim") for line in _left(report)))
+
+
+def _board(claims: Sequence[ClaimRow]) -> RenderableType:
+    """Claims with the verdict of each GPU."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     gpus = list(dict.fromkeys(gpu for claim in claims for gpu in claim.on))
     board = Table("", "Claim", *gpus, box=box.SIMPLE_HEAD, pad_edge=False)
     for claim in claims:
-        marks = [Text() for _ in gpus]
-        for index, gpu in enumerate(gpus):
-            if gpu in claim.on:
-                said = claim.on[gpu].verdict
-                marks[index] = Text(f"{_MARKS[said]} {said}", style=_STYLES[said], no_wrap=True)
-        board.add_row(claim.guideline, Text(claim.statement + _note(report, claim.provenance)), *marks)
-    return Group(
-        Text(title, style="bold"),
-        *(Text(line) for line in head),
-        *(Text.assemble(("cliff ", "bold yellow"), text) for text in _cliffs(report)),
-        *([board] if claims else []),
-        *(Text(line, style="dim") for line in _left(report)),
-    )
+        said = [claim.on[gpu].verdict if gpu in claim.on else None for gpu in gpus]
+        marks = [Text(f"{_MARKS[one]} {one}", style=_STYLES[one], no_wrap=True) if one else Text() for one in said]
+        board.add_row(claim.guideline, Text(claim.statement), *marks)
+    return board
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -76,19 +82,14 @@ def _head(report: Report) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in report.facts())
 
 
-def _cliffs(report: Report) -> Iterator[str]:
-    for section, edge in headline_edges(report):
-        yield f"{report.systems.get(edge.system, edge.system)} {edge.text}{_note(report, section.provenance)}"
+def _cliffs(report: Report, provenance: str) -> Iterator[str]:
+    for _, edge in headline_edges(report, provenance):
+        yield f"{report.systems.get(edge.system, edge.system)} {edge.text}"
 
 
-def _claims(report: Report) -> list[ClaimRow]:
+def _claims(report: Report, provenance: str) -> list[ClaimRow]:
     """Contradictions first."""
-    return [claim for claims in findings_of(report).values() for claim in claims]
-
-
-def _note(report: Report, provenance: str) -> str:
-    """Which kind of number, where a report holds several."""
-    return f" [{provenance}]" if len(report.badges) > 1 else ""
+    return [claim for claims in findings_of(report, provenance).values() for claim in claims]
 
 
 def _left(report: Report) -> Iterator[str]:
