@@ -55,17 +55,23 @@ def relative(document: Path) -> str:
     return str(document.relative_to(REPOSITORY))
 
 
+def left(context: click.Context) -> list[str]:
+    """What a group has not parsed itself; click 8.2 renamed the first half."""
+    held = context._protected_args if hasattr(context, "_protected_args") else context.protected_args
+    return [*held, *context.args]
+
+
 def parse_only(arguments: list[str]) -> None:
     """Parse a command line without running it; raises what a user would see."""
     context: click.Context = cli.make_context("trtllm-harness", arguments, resilient_parsing=False)
     command: click.Command = cli
-    rest = [*getattr(context, "_protected_args", []), *context.args]
+    rest = left(context)
     while isinstance(command, click.Group):
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None, name
         command = found
         context = command.make_context(name, rest, parent=context)
-        rest = [*getattr(context, "_protected_args", []), *context.args]
+        rest = left(context)
 
 
 def check_elsewhere(command: str) -> None:

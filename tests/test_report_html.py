@@ -174,6 +174,7 @@ def test_two_kinds_of_numbers_are_announced(run: Run, tmp_path: Path) -> None:
     assert "Cases, composed 14 ok, 1 refused, 1 skipped Cases, modelled 15 ok, 1 skipped" in page.text
     assert "Verdicts, composed 1 contradicts 2 supports 1 cannot tell" in page.text
     assert "measured kernels (composed)" in page.text
+    assert "refused group-size (composed) H200" in page.text
     assert "roofline (modelled)" in page.text
     assert nav_labels(both) == {"study-1": "A1d composed", "study-2": "A1d modelled"}
 

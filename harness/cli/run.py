@@ -55,12 +55,16 @@ def command(
         run_priced(plan, out, options, resume=resume, progress=progress)
     from harness.results.store import read_run
 
+    from harness.report import build_report, print_summary, write_report
+
     finished = read_run(out)
-    index = _write_report(finished, out) if report else None
+    content = None if as_json and not report else build_report([finished])
+    index = write_report(content, out) if content and report else None
     if as_json:
         echo_json(_summary(finished, index))
-    else:
-        _print_summary(finished, index)
+    elif content:
+        print_summary(content)
+        click.echo(f"report: {index}" if index else f"run: {out}")
     if finished.damage:
         for text in finished.damage:
             click.echo(f"warning: {text}", err=True)
@@ -101,12 +105,6 @@ def _progress(total: int, quiet: bool) -> Iterator[Progress]:
     yield lines
 
 
-def _write_report(run: Run, out: Path) -> Path:
-    from harness.report import write_report
-
-    return write_report([run], out)
-
-
 def _summary(run: Run, index: Path | None) -> dict[str, object]:
     return {
         "run": str(run.path),
@@ -116,10 +114,3 @@ def _summary(run: Run, index: Path | None) -> dict[str, object]:
         "answered_by": run.environment.get("answered_by", {}),
     }
 
-
-def _print_summary(run: Run, index: Path | None) -> None:
-    from harness.report import print_summary
-
-    print_summary(run)
-    if index:
-        click.echo(f"report: {index}")

@@ -12,11 +12,14 @@ works as one (reduce inside, exchange between, gather inside).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from harness.cost.formats import BYTES_PER_VALUE, GemmFormat
 
 _BF16_BYTES = 2.0
+
+#: What the exchange belongs to; kernels that move tokens to experts differ between the two.
+Phase = Literal["prefill", "decode"]
 
 
 class _Exchange:
@@ -115,6 +118,7 @@ class ExpertDispatch(_Exchange):
     gpus: int
     format: GemmFormat
     slots: int = 0
+    phase: Phase = "decode"
 
     @property
     def activation_bytes(self) -> float:
@@ -144,6 +148,7 @@ class ExpertCombine(_Exchange):
     format: GemmFormat
     """Format of the experts; rows travel back in bf16, but measured rows are found by it."""
     slots: int = 0
+    phase: Phase = "decode"
 
     @property
     def activation_bytes(self) -> float:

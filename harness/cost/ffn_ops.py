@@ -62,7 +62,9 @@ def _communication(run: Pass, experts: Experts, split: Parallelism, layers: int)
         return [Op("layer.moe.all_gather", "communication", layers, gather)], [
             Op("layer.moe.reduce_scatter", "communication", layers, scatter)
         ]
-    shape = (run.tokens, hidden, experts.top_k, experts.count, split.ep, stored, split.slots or 0)
+    shape = (
+        run.tokens, hidden, experts.top_k, experts.count, split.ep, stored, split.slots or 0, run.workload.phase,
+    )  # fmt: skip
     return [Op("layer.moe.dispatch", "communication", layers, ExpertDispatch(*shape))], [
         Op("layer.moe.combine", "communication", layers, ExpertCombine(*shape))
     ]

@@ -64,9 +64,7 @@ class RooflinePricer:
 
     def _exchange(self, kernel: Collective) -> RooflineTime | None:
         system = self.system
-        domain, bandwidth_bytes_per_s = system.gpus_per_domain, system.nvlink_bandwidth_bytes_per_s
-        if bandwidth_bytes_per_s is None:
-            domain, bandwidth_bytes_per_s = system.gpus_per_node, system.host_link_bandwidth_bytes_per_s
+        domain, bandwidth_bytes_per_s = link_domain(system)
         beyond_bytes = kernel.beyond(domain)
         limits_ms = [hbm_bytes(kernel) / system.memory_bandwidth_bytes_per_s * 1000]
         inside_bytes = kernel.link_bytes - beyond_bytes
@@ -95,6 +93,13 @@ class RooflinePricer:
     def versions(self) -> dict[str, str]:
         """The roofline depends on nothing but the harness."""
         return {"roofline": "gpus.yaml, launch_overheads.yaml, link_latencies.yaml"}
+
+
+def link_domain(system: System) -> tuple[int, float | None]:
+    """How many GPUs reach each other at the fastest rate, and that rate in bytes/s: NVLink, or PCIe without it."""
+    if system.nvlink_bandwidth_bytes_per_s is None:
+        return system.gpus_per_node, system.host_link_bandwidth_bytes_per_s
+    return system.gpus_per_domain, system.nvlink_bandwidth_bytes_per_s
 
 
 @lru_cache(maxsize=1)

@@ -96,14 +96,11 @@ class Report:
         shapes = self.records["variant"].nunique()
         names = ", ".join(self.variants)
         phases = ", ".join(dict.fromkeys(self.records["phase"]))
-        cases = [
-            (
-                _of("Cases", provenance, self.badges),
-                ", ".join(f"{count:,} {status}" for status, count in counts.items()),
-            )
-            for provenance in self.badges
-            if (counts := count_statuses(self.records[self.records["provenance"] == provenance]))
-        ]
+        cases = []
+        for provenance in self.badges:
+            counts = count_statuses(self.records[self.records["provenance"] == provenance])
+            told = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+            cases.append((_of("Cases", provenance, self.badges), told))
         return [
             ("Variants", f"{names} ({shapes:,} shapes)" if shapes > len(self.variants) else names),
             ("GPUs", ", ".join(self.systems[key] for key in dict.fromkeys(self.records["system"]))),

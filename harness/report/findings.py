@@ -53,7 +53,7 @@ def findings_of(report: Report, provenance: str) -> dict[Outcome, list[ClaimRow]
 
 
 def headline_edges(report: Report, provenance: str) -> list[tuple[Section, Edge]]:
-    """Cliffs in one kind of numbers, largest first; an edge that several studies saw is told once, where it is largest."""
+    """Cliffs in one kind of numbers, largest first; an edge that several studies saw is told where it is largest."""
     kept: list[tuple[Section, Edge]] = []
     for section, edge in report.edges:
         if section.provenance == provenance and not any(_same(edge, seen) for _, seen in kept):

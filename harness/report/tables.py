@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +107,11 @@ def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
     columns = [
         Column("Status"), Column("Study"), Column("GPU"), Column("Cases", numeric=True), Column("At"), Column("Reason"),
     ]  # fmt: skip
+    name = _study_name(records)
     places: dict[tuple[str, str, str, str], list[str]] = {}
     for row in records[records["status"] != "ok"].to_dict("records"):
         reason = text(row["reason"]) or STATUSES[row["status"]]
-        key = (row["status"], row["study"], systems.get(row["system"], row["system"]), reason)
+        key = (row["status"], name(row), systems.get(row["system"], row["system"]), reason)
         places.setdefault(key, []).append(_place(row))
     rows: list[list[str | Cell]] = [
         [Cell(status, f"status-{status}"), study, system, str(len(where)), "; ".join(dict.fromkeys(where)), reason]
@@ -121,18 +122,25 @@ def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
 
 def flags_table(records: pd.DataFrame) -> Table:
     """Every flag among the ok rows, what it means and where it occurs."""
-    ok = records[records["status"] == "ok"]
+    name = _study_name(records)
     counts: dict[str, dict[str, int]] = {}
-    for flags, study in zip(ok["flags"], ok["study"], strict=True):
-        for flag in flags:
-            counts.setdefault(flag, {}).setdefault(study, 0)
-            counts[flag][study] += 1
+    for row in records[records["status"] == "ok"].to_dict("records"):
+        for flag in row["flags"]:
+            study = counts.setdefault(flag, {})
+            study[name(row)] = study.get(name(row), 0) + 1
     columns = [Column("Flag"), Column("Meaning"), Column("Rows", numeric=True), Column("In")]
     rows: list[list[str | Cell]] = []
     for flag, studies in sorted(counts.items()):
         where = ", ".join(f"{count} in {study}" for study, count in studies.items())
         rows.append([Cell(flag, "flag"), flag_meaning(flag), str(sum(studies.values())), where])
     return table("Flags", columns, rows)
+
+
+def _study_name(records: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
+    """How a row names its study: with its provenance where the rows have several."""
+    if len(set(records["provenance"])) > 1:
+        return lambda row: f"{row['study']} ({row['provenance']})"
+    return lambda row: str(row["study"])
 
 
 def environment_table(environment: Mapping[str, Any]) -> Table:

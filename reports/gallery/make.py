@@ -10,39 +10,28 @@ from __future__ import annotations
 
 import csv
 import shutil
-import subprocess
 import sys
-import tempfile
 from dataclasses import fields
 from pathlib import Path
 
 from harness.analysis.claims import Verdict, judge
-from harness.errors import EnvironmentUnfit
 from harness.report import write_report
 from harness.results.store import Run, read_run
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+from browser import Browser
+
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--virtual-time-budget=8000",
-]
 
 
-def screenshot(page: str, picture: Path, size: str) -> None:
-    """Take a picture of a page as it opens, `size` in pixels."""
-    browser = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if browser is None:
-        raise EnvironmentUnfit("the picture needs Chromium on PATH, for example Debian's package chromium")
-    with tempfile.TemporaryDirectory() as profile:
-        own = [f"--user-data-dir={profile}", f"--window-size={size}", f"--screenshot={picture.resolve()}"]
-        subprocess.run([browser, *FLAGS, *own, page], check=True, stderr=subprocess.DEVNULL)
+def pictures(page: Path, target: Path) -> None:
+    """Photograph the first page of a report and its study of group size in decode."""
+    with Browser(next(filter(None, map(shutil.which, CHROMIUM)))) as browser:
+        browser.show(page, 1280, 1100, "light")
+        browser.wait("document.documentElement.dataset.plots === 'drawn'")
+        browser.screenshot(target.with_suffix(".png"))
+        browser.eval("document.getElementById('study-2').scrollIntoView({behavior: 'instant'})")
+        browser.screenshot(target.with_name(f"{target.name}-decode.png"))
 
 
 def write_verdicts(run: Run, path: Path) -> None:
@@ -59,12 +48,11 @@ def write_verdicts(run: Run, path: Path) -> None:
 def main(run_folder: Path, target: Path) -> None:
     """Write the files of one gallery entry."""
     run = read_run(run_folder)
-    page = write_report([run], run_folder).resolve().as_uri()
+    page = write_report([run], run_folder)
     head, findings, *_ = (run_folder / "report.md").read_text().split("\n## ")
     target.with_suffix(".md").write_text(f"{head}\n## {findings}")
     write_verdicts(run, target.with_suffix(".csv"))
-    screenshot(page, target.with_suffix(".png"), "1280,1500")
-    screenshot(f"{page}#study-2", target.with_name(f"{target.name}-decode.png"), "1280,1400")
+    pictures(page, target)
 
 
 if __name__ == "__main__":

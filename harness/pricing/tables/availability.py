@@ -63,6 +63,11 @@ def table_path(system_key: str, release: str, family: str, table: str) -> Path:
     return systems_root() / "data" / system_key / family / "trtllm" / release / f"{table}_perf.parquet"
 
 
+def nccl_path(system_key: str, version: str) -> Path:
+    """Where one system's NCCL measurements lie: <system>/comm/nccl/<version of NCCL>/nccl_perf.parquet."""
+    return systems_root() / "data" / system_key / "comm" / "nccl" / version / "nccl_perf.parquet"
+
+
 def _problem() -> str:
     if importlib.util.find_spec(_MODULE) is None:
         return f"{PACKAGE} is not installed{_python_remark()}"

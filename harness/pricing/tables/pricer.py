@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from harness.cost.collectives import COLLECTIVES, Collective, ExpertCombine, ExpertDispatch
 from harness.cost.ops import DecodeAttention, Elementwise, Gemm, Kernel, Moe, PrefillAttention
 from harness.errors import UsageError
+from harness.hardware import load_system
 from harness.pricing.base import KernelPrice
 from harness.pricing.tables.assumptions import load_assumptions
 from harness.pricing.tables.availability import PACKAGE, require_tables, tabled_systems, version
+from harness.pricing.tables.collectives import CollectivePricer
 from harness.pricing.tables.decode_attention import DecodeAttentionPricer, DecodeRules
 from harness.pricing.tables.engine import Engine
+from harness.pricing.tables.exchange_rows import ExchangeStore, exchange_assumptions
+from harness.pricing.tables.expert_exchange import ExpertExchangePricer
 from harness.pricing.tables.gemm import GemmPricer, GemmTable
 from harness.pricing.tables.moe import MoePricer, MoeTable
 from harness.pricing.tables.prefill_attention import PrefillAttentionPricer, PrefillRules
@@ -74,6 +79,8 @@ class TablesPricer:
                 prices[kernel] = self._decode.price(kernel)
             elif isinstance(kernel, PrefillAttention):
                 prices[kernel] = self._prefill.price(kernel)
+            elif isinstance(kernel, COLLECTIVES):
+                prices[kernel] = self._price_exchange(kernel)
             else:
                 prices[kernel] = _NO_TABLE if isinstance(kernel, Elementwise) else _NO_BATCHED_GEMM
         if gemms:
@@ -81,6 +88,11 @@ class TablesPricer:
         if experts:
             prices.update(self._moe.price_all(experts).items())
         return [prices[kernel] for kernel in kernels]
+
+    def _price_exchange(self, kernel: Collective) -> KernelPrice:
+        if isinstance(kernel, ExpertDispatch | ExpertCombine):
+            return self._experts.price(kernel)
+        return self._collective.price(kernel)
 
     def versions(self) -> dict[str, str]:
         """The package, the TensorRT-LLM release that was timed, the GPU as its rows name it, and the L2 size."""
@@ -90,6 +102,30 @@ class TablesPricer:
             "tables_device": self._store.device_name,
             "tables_l2_bytes": f"{self.l2_bytes} (assumed)" if self._l2_assumed else str(self.l2_bytes),
         }
+
+    @cached_property
+    def _exchanges(self) -> ExchangeStore:
+        return ExchangeStore(self.system_key, self._assumed.release)
+
+    @cached_property
+    def _collective(self) -> CollectivePricer:
+        return CollectivePricer(
+            self._exchanges,
+            load_system(self.system_key),
+            self._engine,
+            exchange_assumptions(),
+            allow_extrapolation=self.allow_extrapolation,
+        )
+
+    @cached_property
+    def _experts(self) -> ExpertExchangePricer:
+        return ExpertExchangePricer(
+            self._exchanges,
+            load_system(self.system_key),
+            self._engine,
+            exchange_assumptions(),
+            allow_extrapolation=self.allow_extrapolation,
+        )
 
     @cached_property
     def _decode(self) -> DecodeAttentionPricer:

@@ -1,7 +1,7 @@
 """Read the measured tables of one system into arrays.
 
-Units: every table read here holds `latency` in milliseconds. (The package's `moe_a2a` table holds microseconds; it is
-not read.) One system, one TensorRT-LLM release: rows that the package would borrow from other releases or backends stay
+Units: every table read here holds `latency` in milliseconds. (The package's `moe_a2a` table holds microseconds:
+`exchange_rows` reads it.) One system, one TensorRT-LLM release: rows that the package would borrow from other releases or backends stay
 out.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UnreadableInput
@@ -151,17 +152,21 @@ class TableStore:
         return known
 
     def _read(self, family: str, table: str, columns: Sequence[str]) -> Any:
-        import pyarrow as pa
-        from pyarrow import parquet
+        return read_table(table_path(self.system_key, self.release, family, table), columns)
 
-        path = table_path(self.system_key, self.release, family, table)
-        try:
-            return parquet.read_table(path, columns=list(dict.fromkeys(columns)))
-        except (OSError, pa.ArrowException) as error:
-            place = "/".join(path.parts[-5:])
-            raise UnreadableInput(
-                f"{place} of {PACKAGE} is missing or damaged ({type(error).__name__}); install the package again"
-            ) from error
+
+def read_table(path: Path, columns: Sequence[str]) -> Any:
+    """Some columns of one table of the package; raises UnreadableInput where it is missing or damaged."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_table(path, columns=list(dict.fromkeys(columns)))
+    except (OSError, pa.ArrowException) as error:
+        place = "/".join(path.parts[-5:])
+        raise UnreadableInput(
+            f"{place} of {PACKAGE} is missing or damaged ({type(error).__name__}); install the package again"
+        ) from error
 
 
 def group(columns: Sequence[Integers], within: Sequence[Integers]) -> tuple[Integers, dict[tuple[int, ...], slice]]:
