@@ -21,8 +21,9 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python3
 demo: $(VENV)/.with-tables
 	$(BIN)/trtllm-harness run demo --replace --out $(OUT)
 
-test: $(VENV)/.with-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(VENV)/.with-dev $(VENV)/.with-checkpoints
+	@five="$(abspath $(VENV)/transformers5/bin/python)"; if [ -x "$$five" ]; then export HARNESS_TRANSFORMERS5_PYTHON="$$five"; fi; \
+	set -x; $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check .
@@ -61,5 +62,17 @@ $(VENV)/.with-tables: $(VENV)/.python pyproject.toml
 $(VENV)/.with-dev: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[tables,dev]'
 	@touch $@ $(VENV)/.with-tables
+
+# PyTorch and Model Optimizer, and a second environment that reads the same checkpoints with transformers 5, borrowing that
+# torch. Only on Python 3.11 (CPU wheels), or with CHECKPOINTS=yes; the tests that need them are skipped where they are not.
+$(VENV)/.with-checkpoints: $(VENV)/.with-dev tests/checkpoint-requirements.txt
+	@if [ "$(CHECKPOINTS)" = yes ] || $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/checkpoint-requirements.txt && \
+		rm -rf $(VENV)/transformers5 && $(BIN)/python -m venv $(VENV)/transformers5 && \
+		$(VENV)/transformers5/bin/python -m pip install --quiet --disable-pip-version-check transformers==5.24.0 && \
+		$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+			> $(VENV)/transformers5/lib/python3.11/site-packages/zz_torch.pth; \
+	fi
+	@touch $@
 
 FORCE:

@@ -1,8 +1,8 @@
 """Served rows: what the package's `silicon_sample.csv` says of whole models, and the public shapes of those models.
 
-The sample (aiconfigurator-core 0.12, `systems/silicon_sample.csv`) has one measured mean TTFT and TPOT per row; here are
-its aggregated TensorRT-LLM rows. `batch_size` counts the sequences of one model instance, or of one rank where the row
-has attention DP. Shapes are those of the models' public `config.json`.
+The sample (aiconfigurator-core 0.12, `systems/silicon_sample.csv`) has a measured TTFT and TPOT per row; here are its
+aggregated TensorRT-LLM rows. `batch_size` counts the sequences of one model instance, or of one rank where the row has
+attention DP. Shapes are those of the models' public `config.json`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.pricing.tables.availability import systems_root
 from harness.spec.parallelism import Parallelism
-from harness.spec.variant import Experts, Mla, Variant, WeightFormats
+from harness.spec.variant import Experts, Mla, Variant
+from harness.spec.workload import Routing
 
 _LLAMA_70B = {"layers": 80, "hidden": 8192, "q_heads": 64, "kv_heads": 8, "head_dim": 128, "ffn": 28672}
 _LLAMA_8B = {"layers": 32, "hidden": 4096, "q_heads": 32, "kv_heads": 8, "head_dim": 128, "ffn": 14336}
@@ -36,8 +37,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "experts": Experts(count=256, top_k=8, inter=2048, shared_inter=2048, dense_layers=3),
     },
 }
-#: Some MoE rows on single nodes name tp · ep ranks, 16 or 64, where their id says tp 8.
-_NODE_GPUS, _NODES = 8, ("h100_sxm", "h200_sxm", "b200_sxm")
+#: The most ranks that a row is believed to have. Those that name more have tp · ep of them (16 or 64 where the id says
+#: tp 8), or all GPUs of several instances.
+_MOST_RANKS = 8
+#: Routing of experts as the package's own models assume it (`_power_law_alpha` of its sdk/models/deepseek.py, moe.py).
+ROUTING: dict[str, Routing] = {"DeepSeek-V3": "power_law_1.01", "Qwen3-235B-A22B": "power_law_1.2"}
 #: Beginning of `model_path`, without the owner → model. DeepSeek-R1 and V3.1 have the shape of V3.
 _NAMES = {
     "Llama-3.1-70B": "Llama-3.1-70B",
@@ -106,8 +110,8 @@ def _split(line: Mapping[str, str]) -> tuple[Parallelism | None, str]:
     if "experts" not in SHAPES.get(_model(line["model_path"]), {"experts": None}):
         return Parallelism(tp=tp), ""
     ranks = tp * dp
-    if ranks > _NODE_GPUS and line["system"] in _NODES:
-        return None, f"its columns say more than the {_NODE_GPUS} ranks of a node"
+    if ranks > _MOST_RANKS:
+        return None, f"its columns name more than {_MOST_RANKS} ranks: tp · ep, or several instances"
     return Parallelism(tp=ranks, ep=ep, moe_tp=moe_tp, attention_dp=dp > 1), ""
 
 
@@ -123,19 +127,20 @@ def _whole(cell: str) -> int:
 def variant_of(row: ServedRow, *, block_fp8: bool = True) -> Variant | str:
     """The model of a row as a variant, or why there is none.
 
-    FP8 and FP4 checkpoints are taken to be NVIDIA's (one scale per tensor, or NVFP4; KV cache and prefill attention in
-    FP8), except for Qwen's and DeepSeek's own FP8 ones, which have blocks of 128 x 128 and no scale for KV. `block_fp8`
-    False takes the dense ones of these as NVIDIA's too.
+    Quantised models have an FP8 KV cache. Llama's checkpoints are taken to be NVIDIA's, with one scale per tensor or
+    NVFP4, Qwen's and DeepSeek's FP8 ones their own, with blocks of 128 x 128; NVIDIA's NVFP4 checkpoint of DeepSeek
+    leaves attention in bf16. `block_fp8` False takes Qwen3-32B FP8 to have one scale per tensor, as the sample says.
     """
     if row.model not in SHAPES:
         return "its experts are MXFP4, which no variant has"
-    shape, blocks = SHAPES[row.model], row.model.startswith(("Qwen", "DeepSeek"))
-    blocks = blocks and row.precision == "fp8" and (block_fp8 or row.model != "Qwen3-32B")
-    weights = {"bf16": "bf16", "fp8": "fp8_block" if blocks else "fp8", "fp4": "nvfp4"}[row.precision]
-    cache = "bf16" if blocks or row.precision == "bf16" else "fp8"
-    formats = WeightFormats.model_validate({"attention": weights, "ffn": weights, "experts": weights})
+    shape = SHAPES[row.model]
+    per_tensor = row.model.startswith("Llama") or (row.model == "Qwen3-32B" and not block_fp8)
+    weights = {"bf16": "bf16", "fp8": "fp8" if per_tensor else "fp8_block", "fp4": "nvfp4"}[row.precision]
+    cache = "bf16" if row.precision == "bf16" else "fp8"
+    latent = "mla" in shape
+    formats = {"attention": "bf16" if latent and weights == "nvfp4" else weights, "ffn": weights, "experts": weights}
     return Variant.model_validate(
-        {"name": row.model, **shape, "weights": formats, "kv_format": cache, "attn_format": cache}
+        {"name": row.model, **shape, "weights": formats, "kv_format": cache, "attn_format": "bf16" if latent else cache}
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from harness.version import __version__
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
 

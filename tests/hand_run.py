@@ -1,7 +1,7 @@
 """A small run whose attention times are written here by hand, so that a test can work out every number of its report.
 
 Eight shapes on two GPUs: 64 query heads, G 8 to 64, decode at batch 1 and 8 with 32768 cached tokens, ten layers. Every
-GEMM takes 10 µs. On H200 one case is refused and one left out by the study.
+GEMM takes 10 µs, and so do experts. On H200 one case is refused and one left out by the study.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cost.ops import DecodeAttention, Elementwise, Gemm, Kernel
+from harness.cost.ops import DecodeAttention, Elementwise, Gemm, Kernel, Moe
 from harness.hardware import load_system
 from harness.pricing.base import KernelPrice
 from harness.pricing.compose import price_cases
@@ -90,7 +90,7 @@ class WrittenPricer:
         return {"trtllm": "1.3.0rc20"}
 
     def _price(self, kernel: Kernel) -> KernelPrice:
-        if isinstance(kernel, Gemm):
+        if isinstance(kernel, Gemm | Moe):
             return KernelPrice(0.010, "interpolated", note="between two rows")
         if isinstance(kernel, DecodeAttention):
             time_ms = ATTENTION_MS[self.system, kernel.batch][G_VALUES.index(int(kernel.group_size))]

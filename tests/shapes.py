@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.spec.case import Case
+from harness.spec.parallelism import Parallelism
 from harness.spec.variant import Variant
 
 LLAMA_8B: dict[str, Any] = {
@@ -17,6 +18,9 @@ LLAMA_8B: dict[str, Any] = {
     "ffn": 14336,
     "vocab": 128256,
 }
+
+#: What makes experts of 128 out of a dense variant.
+MOE: dict[str, Any] = {"ffn": 0, "hidden": 4096, "experts": {"count": 128, "top_k": 8, "inter": 1536}}
 
 
 def variant(**changes: Any) -> Variant:
@@ -35,3 +39,8 @@ def prefill(
 ) -> Case:
     asked = {"phase": "prefill", "batch": batch, "isl": isl, **(workload or {})}
     return Case(variant=variant(**shape), workload=asked, system=system)
+
+
+def over(case: Case, **split: Any) -> Case:
+    """The same case on another parallelism."""
+    return case.model_copy(update={"parallelism": Parallelism(**split)})

@@ -46,3 +46,11 @@ def published(system: str, family: str, table: str, release: str = "1.3.0rc20") 
     root = Path(next(iter(find_spec("aiconfigurator_core").submodule_search_locations)))
     path = root / "systems" / "data" / system / family / "trtllm" / release / f"{table}_perf.parquet"
     return pq.read_table(path).to_pylist()
+
+
+@cache
+def published_nccl(system: str, version: str) -> list[dict]:
+    """The rows of NCCL's collectives, read with nothing of the harness."""
+    root = Path(next(iter(find_spec("aiconfigurator_core").submodule_search_locations)))
+    path = root / "systems" / "data" / system / "comm" / "nccl" / version / "nccl_perf.parquet"
+    return pq.read_table(path).to_pylist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import LLAMA_8B, decode
+from shapes import LLAMA_8B, decode, over, prefill
 
 from harness.spec.case import Case
 from harness.spec.parallelism import Parallelism
@@ -43,6 +43,18 @@ def test_a_derived_moe_tp_is_the_same_case() -> None:
     spelt_out = decode().model_copy(update={"parallelism": Parallelism(tp=8, ep=4, moe_tp=2)})
     derived = decode().model_copy(update={"parallelism": Parallelism(tp=8, ep=4)})
     assert spelt_out.case_id == derived.case_id
+
+
+def test_what_repeats_the_rest_is_the_same_case() -> None:
+    plain = prefill(isl=4096)
+    for chunk in (4096, 8192):
+        assert prefill(isl=4096, workload={"chunk": chunk}).case_id == plain.case_id
+    assert prefill(isl=4096, workload={"chunk": 4095}).case_id != plain.case_id
+    assert decode(attention=["full", "full"]).case_id == decode().case_id
+    mixed = decode(attention=["full", "sliding"], window=128)
+    assert mixed.case_id != decode(window=128).case_id
+    assert over(decode(), pp_partition=[32]).case_id == decode().case_id
+    assert over(decode(), pp_partition=[31]).case_id != decode().case_id
 
 
 def test_case_id_is_what_it_was() -> None:

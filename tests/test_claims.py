@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.analysis.claims import Verdict, judge
-from harness.analysis.kinds import within_bound
+from harness.analysis.readings import within_bound
 from harness.errors import UsageError
 from harness.files import parse_yaml
 from harness.spec.base import parse
@@ -31,6 +31,9 @@ def verdict_of(claim: dict[str, Any], times_us: dict[int, float | str], **change
 
 
 HALVING = {1: 8000.0, 2: 4000.0, 4: 2000.0, 8: 1000.0}
+EIGHT_OVER_ONE = {
+    "kind": "ratio", "quantity": ATTENTION, "axis": "G", "value": 8, "over": 1, "at_most": 1, "scatter_pct": 10,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -233,6 +236,113 @@ def test_a_row_faster_than_its_roofline_cannot_decide() -> None:
     found = verdict_of({"kind": "ratio", "value": 2, "over": 1, "at_most": 2}, {**HALVING, 1: 100.0, 2: 100.0})
     assert found.verdict == "cannot tell"
     assert "100 µs at G 1, b 8, KVSL 65536 is beyond its roofline, " in found.finding
+
+
+@pytest.mark.parametrize(
+    ("claim", "key", "what"),
+    [
+        ({"kind": "flat_within", "at_most_pct": 5}, "700.0 %", "spread over G"),
+        ({"kind": "gain_per_doubling", "at_least": 1.6}, "2.00×, 2.00×, 2.00×", "gain, G 1 → 2, 2 → 4, 4 → 8"),
+        ({"kind": "ratio", "value": 8, "over": 1, "at_most": 1}, "0.125×", "G 8 over 1"),
+        ({"kind": "exponent", "expect": -1, "tolerance": 0.2}, "-1.00", "exponent in G, 1 → 2, 2 → 4, 4 → 8"),
+        ({"kind": "best_at", "values": 8}, "8 best, next 2.00×", "times worse than the best G of 1, 2, 4, 8"),
+        (
+            {"kind": "saturation", "gain_below_pct": 10, "at_most": 4},
+            "gains up to G 8",
+            "gain per doubling, G 1 → 2, 2 → 4, 4 → 8",
+        ),
+    ],
+)
+def test_every_kind_has_one_number_to_remember(claim: dict[str, Any], key: str, what: str) -> None:
+    found = verdict_of(claim, HALVING)
+    assert (found.key, found.what, found.where) == (key, what, "b 8, KVSL 65536")
+
+
+def test_the_number_of_several_groups_is_their_range() -> None:
+    study = a_study(EIGHT_OVER_ONE, axes={"G": [1, 8]}, workloads={"decode": {"batch": [4, 8], "kvsl": 65536}})
+    [verdict] = judge(study, *answered(study, lambda one: 8000 / (group(one) if one.batch == 8 else 1)))
+    assert (verdict.key, verdict.where) == ("0.125× to 1.00×", "b 4/8, KVSL 65536")
+
+
+@pytest.mark.parametrize(
+    ("claim", "times", "reason"),
+    [
+        ({"kind": "ratio", "value": 8, "over": 1, "at_most": 0.13}, HALVING, "within the scatter of the threshold"),
+        ({"kind": "ratio", "value": 16, "over": 32, "at_most": 1}, HALVING, "G 16, G 32 not in this sweep"),
+        ({"kind": "ratio", "value": 8, "over": 1, "at_most": 1}, {**HALVING, 1: "no"}, "needed rows are refused"),
+        (
+            {"kind": "ratio", "value": 8, "over": 1, "at_most": 1},
+            {**HALVING, 1: 1.0},
+            "a row is faster than its roofline",
+        ),
+        ({"kind": "flat_within", "at_most_pct": 1, "where": {"G": 1}}, HALVING, "no two values to compare"),
+        (EIGHT_OVER_ONE, HALVING, ""),
+    ],
+)
+def test_why_rows_cannot_tell_fits_in_a_few_words(claim: dict[str, Any], times: Any, reason: str) -> None:
+    found = verdict_of(claim, times)
+    assert found.reason == reason
+    assert (found.verdict == "cannot tell") == bool(reason)
+
+
+def test_a_value_that_other_series_have_is_missing_where_the_claim_looks() -> None:
+    claim = {
+        "kind": "ratio", "quantity": ATTENTION, "axis": "G", "value": 8, "over": 1, "at_most": 1, "scatter_pct": 10,
+        "where": {"series": "b"},
+    }  # fmt: skip
+    series = [{"name": "a", "axes": {"G": [1, 8]}}, {"name": "b", "axes": {"G": [1, 4]}}]
+    study = a_study(claim, axes={}, series=series)
+    [verdict] = judge(study, *answered(study, lambda kernel: HALVING[group(kernel)]))
+    assert (verdict.verdict, verdict.reason) == ("cannot tell", "G 8 not in this sweep")
+
+
+def test_flags_of_deciding_rows_are_counted() -> None:
+    study = a_study(EIGHT_OVER_ONE)
+    warm = {1: (), 2: (), 4: (), 8: ("l2_warm", "suspect")}
+    [verdict] = judge(study, *answered(study, lambda one: HALVING[group(one)], lambda one: warm[group(one)]))
+    assert verdict.verdict == "supports"
+    assert verdict.caveats == (
+        "1 of 2 deciding rows read its KV cache from L2 (l2_warm)",
+        "1 of 2 deciding rows failed a check of its number (suspect)",
+    )
+    assert f". {verdict.caveats[0]}. {verdict.caveats[1]}." in verdict.finding
+    [both] = judge(study, *answered(study, lambda one: HALVING[group(one)], lambda _: ("l2_warm", "of_tomorrow")))
+    assert both.caveats == (
+        "2 of 2 deciding rows read their KV cache from L2 (l2_warm)",
+        "2 of 2 deciding rows carried a flag (of_tomorrow)",
+    )
+
+
+def test_a_part_from_the_roofline_is_a_caveat() -> None:
+    """Attention is measured here, the norms are not."""
+    for category, told in (
+        ("norm", ("2 of 2 deciding rows took a part of their time from the roofline (modelled)",)),
+        ("attention", ()),
+    ):
+        study = a_study({**EIGHT_OVER_ONE, "quantity": {"category": category}})
+        [verdict] = judge(study, *answered(study, lambda one: HALVING[group(one)]))
+        assert verdict.caveats == told
+
+
+@pytest.mark.parametrize("at_most", [0.01, 0.5, 100])
+def test_the_roofline_is_no_evidence_whatever_it_says(at_most: float) -> None:
+    claim = {
+        "kind": "ratio", "quantity": ATTENTION, "axis": "G", "value": 8, "over": 1, "at_most": at_most,
+        "scatter_pct": 10, "shown_note": "smaller batches, run noise", "judge_at": {"batch": 8},
+    }  # fmt: skip
+    study = a_study(claim, workloads={"decode": {"batch": [4, 8], "kvsl": 65536}})
+    [verdict] = judge(study, *priced(study))
+    assert (verdict.verdict, verdict.reason) == ("cannot tell", "roofline only")
+    # KV falls to an eighth: (537 + 2) µs against (67 + 2) µs, near enough
+    assert verdict.finding.startswith("roofline only: layer.attn.attention, b 8, KVSL 65536: G 8 over 1 is 0.12")
+    assert "run noise" not in verdict.finding
+    assert verdict.key.startswith("0.12")
+
+
+def test_a_value_that_a_roofline_sweep_lost_is_still_named() -> None:
+    study = a_study({**EIGHT_OVER_ONE, "value": 16})
+    [verdict] = judge(study, *priced(study))
+    assert verdict.finding == "roofline only: the sweep has no row at G 16."
 
 
 def test_one_contradiction_is_enough_and_each_system_is_judged_alone() -> None:

@@ -26,6 +26,7 @@ from harness.spec.base import parse
 from harness.spec.expand import expand
 from harness.spec.load import base_variant
 from harness.spec.study import Study
+from harness.spec.variant import Variant
 
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -103,6 +104,8 @@ def test_commands_run(
     monkeypatch.chdir(tmp_path)
     run = CommandLine(capsys)
     for block in blocks(document):
+        if block.info == "yaml" and block.body.startswith("layers:"):
+            parse(Variant, parse_mapping(block.body), relative(document))
         if block.info == "yaml" and "workloads:" in block.body:
             study = parse(Study, {"name": "example", **parse_mapping(block.body)}, relative(document))
             assert expand(study, base_variant(study))

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from answered import a_study, answered
 
+from harness.analysis.effect_lines import EffectLine, effect_lines
 from harness.analysis.effects import COLUMNS, effects
 from harness.analysis.frame import observations
 from harness.spec.claims import Quantity
@@ -89,6 +90,46 @@ def test_series_have_axes_and_baselines_of_their_own() -> None:
     assert table[["series", "axis", "value", "baseline"]].values.tolist() == [
         ["over G", "G", 2, 1], ["over KV", "kv_format", "bf16", "fp8"],
     ]  # fmt: skip
+
+
+class TestLines:
+    """One line for each axis and GPU."""
+
+    def lines(self, study: Study, attention_us: Any = halving) -> list[EffectLine]:
+        return effect_lines(effects(study, *answered(study, attention_us)))
+
+    def test_a_line_says_every_value_the_best_and_where(self) -> None:
+        """Four GEMMs of 1 ms and norms beside attention of 8, 4, 2 and 1 ms."""
+        study = a_study(axes={"G": [8, 1, 4, 2]}, baseline={"G": 4})
+        [line] = self.lines(study)
+        assert [value for value, _ in line.ratios] == [1, 2, 4, 8]
+        whole_ms = line.baseline_ms
+        assert dict(line.ratios) == {
+            g: pytest.approx((whole_ms - 2 + ms) / whole_ms) for g, ms in {1: 8, 2: 4, 4: 2, 8: 1}.items()
+        }
+        assert (line.best, line.where, line.workloads) == (8, "b 8, KVSL 65536", 1)
+        assert line.text == (
+            "G 4 takes 6.007 ms; 2.00× at 1, 1.33× at 2, 0.83× at 8; best: G 8 (decode, b 8, KVSL 65536)"
+        )
+
+    def test_the_workload_is_the_one_with_most_values_then_the_longest(self) -> None:
+        moving = {"decode": {"batch": [4, 8, 16], "kvsl": 65536}}
+        study = a_study(axes={"G": [1, 2, 4]}, workloads=moving, systems=["b200_sxm", "h200_sxm"])
+        lines = self.lines(study, lambda one: "beyond" if one.batch == 16 and one.kv_heads == 4 else halving(one))
+        assert [(one.system, one.where, one.workloads) for one in lines] == [
+            ("b200_sxm", "b 8, KVSL 65536", 3), ("h200_sxm", "b 8, KVSL 65536", 3),
+        ]  # fmt: skip
+        assert lines[0].text.endswith("(decode, b 8, KVSL 65536; one of 3 workloads)")
+
+    def test_names_keep_their_order_and_equal_values_have_no_best(self) -> None:
+        study = a_study(axes={"kv_format": ["fp8", "bf16"]})
+        [line] = self.lines(study, lambda _: 1000.0)
+        assert [value for value, _ in line.ratios] == ["fp8", "bf16"]
+        assert line.best is None
+        assert "; all within 1 % (decode" in line.text
+
+    def test_a_study_without_effects_has_no_line(self) -> None:
+        assert self.lines(a_study(axes={"G": [4]})) == []
 
 
 class TestObservations:

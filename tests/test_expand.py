@@ -107,7 +107,7 @@ def test_everything_impossible_is_said_at_once() -> None:
     assert "groups of 3" in text
     assert "groups of 5" in text
     assert "workloads.decode.kvsl is missing" in text
-    assert "workloads.decode.kvs: unknown key" in text
+    assert "workloads.decode.kvs: unknown key; did you mean 'kvsl'?" in text
     assert "workloads.decode.batch: Input should be greater than 0 (found 0)" in text
 
 
@@ -118,7 +118,11 @@ def test_everything_impossible_is_said_at_once() -> None:
         ({"systems": []}, "has no cases: it names no systems"),
         ({"axes": {"G": []}}, "axis G has no values"),
         ({"workloads": {"prefil": {"batch": 1}}}, "'prefil' is no phase; call it prefill, decode or serve"),
-        ({"axes": {"hiden": [1]}}, "unknown key 'hiden'; did you mean 'hidden'?"),
+        ({"axes": {"hiden": [1]}}, "axis hiden: there is no field 'hiden'; did you mean 'hidden'?"),
+        ({"axes": {"tp": [1, 2]}}, "axis tp: there is no field 'tp'; did you mean 'parallelism.tp'?"),
+        ({"axes": {"kvsl": [1, 2]}}, "sweep the workload with a list: workloads: {decode: {kvsl: [1, 2]}}"),
+        ({"axes": {"shape": {"a": {"hiden": 1}}}}, "axis shape: there is no field 'hiden'; did you mean 'hidden'?"),
+        ({"baseline": {"G": 2}}, "baseline G: 2 is not on the axis, which has 4, 8"),
     ],
 )
 def test_an_empty_or_misspelt_sweep_is_an_error(change: dict[str, Any], message: str) -> None:

@@ -23,9 +23,15 @@ from harness.files import (
     folder_lock,
     parse_yaml,
     read_journal,
+    read_json,
     read_yaml,
     write_atomic,
     write_error,
+)
+
+#: Ten values, ten times over, seven times: no document of this size was meant.
+ALIASES_OF_ALIASES = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,6 +146,16 @@ def test_each_failure_of_the_system_says_what_to_do(number, expected):
     assert str(error) == f"out/index.html: cannot be written: {expected}"
 
 
+IMPOSSIBLE_PATHS = {
+    "": "an empty path names no file",
+    " ": "an empty path names no file",
+    "a\0b": r"'a\\x00b': a path holds no NUL byte",
+    "x" * 256: "'x{40}…': the name is too long: a file's name has up to 255 bytes",
+    "a/" * 2100: "the path is too long: 4200 bytes, where 4095 are the limit",
+    "\ud800": "cannot be a path in this locale",
+}
+
+
 def test_a_path_that_cannot_be_a_file_is_the_users_mistake(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -150,6 +166,10 @@ def test_a_path_that_cannot_be_a_file_is_the_users_mistake(tmp_path):
         write_atomic(tmp_path / "folder", "")
     with pytest.raises(UsageError, match="the name is too long"):
         write_atomic(tmp_path / ("x" * 300), "")
+    for path, message in IMPOSSIBLE_PATHS.items():
+        for use in (lambda: write_atomic(path, ""), lambda: read_yaml(path), folder_lock(path).__enter__):
+            with pytest.raises(UsageError, match=message):
+                use()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
@@ -256,9 +276,12 @@ def test_a_newline_inside_a_line_is_a_programming_error(tmp_path):
 def test_a_journal_that_cannot_be_read_says_why(tmp_path):
     with pytest.raises(UnreadableInput, match=r"missing\.jsonl: cannot be read: No such file"):
         read_journal(tmp_path / "missing.jsonl")
-    (tmp_path / "damaged.jsonl").write_bytes(b"fine\n\xff\xfe\n")
-    with pytest.raises(UnreadableInput, match=r"damaged\.jsonl:2: not UTF-8 text"):
-        read_journal(tmp_path / "damaged.jsonl")
+
+
+def test_a_damaged_byte_costs_its_line_and_no_other(tmp_path):
+    (tmp_path / "damaged.jsonl").write_bytes(b"fine\n\xff\xfe\n\xc2\xb7\nto")
+
+    assert read_journal(tmp_path / "damaged.jsonl") == (["fine", None, "·"], 2)
 
 
 # ---- locks
@@ -407,6 +430,10 @@ def test_anchors_and_merges_work():
         ("a: !!python/object/apply:os.getcwd []", "could not determine a constructor for the tag"),
         ("a: !!int many", ": not YAML: invalid literal for int() with base 10: 'many'"),
         ("[" * 10_000, ": nested too deeply"),
+        ('a: "\\ud800"', ":1:4: half of a surrogate pair"),
+        ("a: 0x" + "f" * 200, ":1:4: a number of 202 digits; the longest has 100"),
+        ("a: &a [*a]", ": its aliases (*name) spell out more than 1,000,000 values"),
+        (ALIASES_OF_ALIASES, ": its aliases (*name) spell out more than 1,000,000 values"),
     ],
 )
 def test_what_is_no_yaml_is_named_with_its_place(tmp_path, text, message):
@@ -466,3 +493,43 @@ def test_readers_of_yaml_1_1_see_the_same_text(value):
 
     # Numbers aside: 1.1 wants a dot and a sign in 1.0e+12, which is how they are dumped.
     assert yaml.safe_load(dump_yaml(value)) == value
+
+
+# ---- JSON
+
+
+def test_json_is_read_as_it_is(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf{"a": [1, 2.5, null, true, "\xc2\xb7"]}')
+
+    assert read_json(tmp_path / "a.json") == {"a": [1, 2.5, None, True, "·"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{\n 'a': 1}", "a.json:2:2: not JSON: "),
+        (b"", "a.json:1:1: not JSON: "),
+        (b'{"a": {"b": 1, "b": 2}}', "a.json: the key 'b' is there twice in one object"),
+        (b'{"a": "\xff"}', "a.json:1: not UTF-8 text"),
+        (b"1" * 5000, "a.json: not JSON: "),
+        (b'["\\uD800"]', "a.json: half of a surrogate pair"),
+    ],
+)
+def test_what_is_no_json_is_named_with_its_place(tmp_path, content, message):
+    (tmp_path / "a.json").write_bytes(content)
+
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_json_file_that_is_missing_or_a_folder(tmp_path):
+    with pytest.raises(UsageError, match=r"b\.json: no such file"):
+        read_json(tmp_path / "b.json")
+    with pytest.raises(UsageError, match="is a folder, not a JSON file"):
+        read_json(tmp_path)
+
+
+def test_surrogate_pairs_as_json_writes_them_are_one_character(tmp_path):
+    assert parse_yaml('"\\ud83d\\ude00"') == "😀"
+    (tmp_path / "a.json").write_text('"\\ud83d\\ude00"')
+    assert read_json(tmp_path / "a.json") == "😀"

@@ -37,7 +37,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
-@pytest.mark.parametrize("command", ["variants", "lint", "plan", "price", "run", "report", "doctor"])
+@pytest.mark.parametrize("command", ["variants", "systems", "lint", "plan", "price", "run", "report", "doctor"])
 def test_the_help_of_a_command_needs_no_data_science(command: str) -> None:
     heavy = [name for name in HEAVY if name != "pydantic"]
     script = SCRIPT.format(arguments=[command, "--help"], heavy=heavy)

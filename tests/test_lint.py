@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapes import decode, variant
 
+from harness.cost.remedies import rejection
 from harness.errors import UsageError
 from harness.hardware import known_systems, load_system
-from harness.lint import Finding, Settings, lint, lint_case, verdict
+from harness.lint import Finding, Settings, Target, lint, lint_case, verdict
 from harness.lint.facts import rulebook
 from harness.lint.registry import CHECKS, rule
 from harness.spec.parallelism import Parallelism
@@ -31,7 +32,7 @@ def ask(
     ways = Parallelism.model_construct(**split) if split else Parallelism()
     return lint(
         variant(**shape), ways, load_system(gpu),
-        workload=asked or None, version=version, strict=strict, settings=Settings(**(settings or {})),
+        workload=asked or None, version=version, strict=strict, settings=Settings(**(settings or {})), deployed=True,
     )  # fmt: skip
 
 
@@ -213,6 +214,10 @@ EXAMPLES = {
         {"kv_heads": 4, "split": {"tp": 8, "cp": 2}}, {"split": {"tp": 4, "cp": 2}},
         8, "at most kv_heads 4", "held twice, which Helix exists to avoid", "tp 1, 2, 4",
     ),
+    "helix-attention-dp": Example(
+        {"split": {"tp": 2, "cp": 2, "attention_dp": True}}, {"split": {"tp": 2, "cp": 2}},
+        "true", "false under cp > 1", "share its FFN is not known", "attention_dp false, or cp 1",
+    ),
     "idle-ranks": Example(
         {"split": {"tp": 8, "attention_dp": True}, "workload": {**DECODE, "batch": 3}}, {"workload": DECODE},
         3, "at least dp 8", "5 of 8 attention data-parallel ranks", "workload.batch 8",
@@ -230,6 +235,12 @@ EXAMPLES = {
         {"layers": 61, "split": {"pp": 8}}, {"layers": 64},
         61, "the same on each of pp 8 stages, not 8, 8, 8, 8, 8, 7, 7, 7",
         "8 layers for 7.625 on average, 1.049 times the mean", "pp 1",
+    ),
+    # 64 · 32,768 tokens of 131,072 bytes are 256 GiB, and 128 in FP8; 15 GiB of weights.
+    "memory-fit": Example(
+        {"workload": {**DECODE, "batch": 64, "kvsl": 32768}}, {"kv_format": "fp8"},
+        "decode b 64 KVSL 32768", "the 178.3 GiB of b200_sxm", "KV 256.0 GiB of 178.3, where 143.8 GiB are left for KV",
+        "kv_format fp8, or tp 2",
     ),
 }  # fmt: skip
 
@@ -309,6 +320,48 @@ def test_a_partition_may_make_stages_uneven() -> None:
     assert finding.works == "no pp_partition"
 
 
+#: Weights of 131.4 GiB in bf16.
+DENSE_70B = {"layers": 80, "hidden": 8192, "q_heads": 64, "ffn": 28672}
+
+
+def test_without_a_workload_weights_that_leave_no_room_are_a_warning() -> None:
+    [finding] = ask(gpu="h100_sxm", **DENSE_70B)
+
+    assert (finding.rule, finding.severity, finding.field) == ("memory-fit", "warning", "weights")
+    assert (finding.value, finding.limit) == ("131.4 GiB on a GPU", "the 79.1 GiB of h100_sxm")
+    assert "where 0.0 GiB are left for KV" in finding.message
+    assert finding.works == "tp 2"
+    assert ask(gpu="h100_sxm", **DENSE_70B, split={"tp": 2}) == ask(gpu="b200_sxm", **DENSE_70B) == []
+
+
+def test_a_plan_and_lint_tell_of_memory_alike() -> None:
+    case = decode(batch=100_000, kvsl=32768)
+    [finding] = lint_case(case, deployed=True)
+    told = rejection(case, load_system("b200_sxm"))
+
+    assert told is not None
+    assert finding.message.endswith(f": {told}")
+    assert told.endswith("; nothing up to 512 GPUs makes it fit")
+    assert finding.works == ""
+
+
+def test_memory_is_no_question_of_ops_and_layers_nor_of_a_gpu_without_any() -> None:
+    question = {"workload": Decode(phase="decode", batch=100_000, kvsl=32768)}
+    b200, bare = load_system("b200_sxm"), Target("b200_sxm", 100)
+
+    assert lint(variant(), Parallelism(), b200, **question) == []
+    assert lint(variant(), Parallelism(), bare, deployed=True, **question) == []
+    assert lint_case(decode(batch=100_000)) == []
+
+
+def test_memory_is_that_of_whole_blocks() -> None:
+    """40,000 blocks of 32 tokens are 156 GiB, of one token 5."""
+    work = {"phase": "decode", "batch": 40_000, "kvsl": 1}
+
+    assert [finding.rule for finding in ask(workload=work)] == ["memory-fit"]
+    assert ask(workload=work, settings={"tokens_per_block": 1}) == []
+
+
 def test_prefill_is_not_asked_about_group_sizes() -> None:
     assert ask(q_heads=64, kv_heads=1, workload={"phase": "prefill", "batch": 1, "isl": 4096}) == []
 
@@ -346,7 +399,7 @@ def test_a_gpu_without_rows_takes_the_factor_of_its_sm() -> None:
         ("1.3.0rc20", {"gpu": "l40s", "weights": "fp8_block"}, []),
         ("1.2.1", {**MOE, "gpu": "b200_sxm", "weights": "fp8_block"}, ["moe-backend-kernel"]),
         ("1.3.0rc20", {**MOE, "gpu": "b200_sxm", "weights": "fp8_block"}, []),
-        ("1.3.0rc20", {**MOE, "gpu": "l40s", "weights": "fp8_block"}, ["moe-backend-kernel"]),
+        ("1.3.0rc20", {**MOE, "gpu": "l40s", "weights": "fp8_block", "layers": 8}, ["moe-backend-kernel"]),
         ("1.2.1", {**MLA, "split": {"cp": 2}}, []),
         ("1.3.0rc21", {"split": {"cp": 4}, "workload": {**DECODE, "kvsl": 96}}, []),
         ("1.2.1", {**MOE, "settings": {"moe_backend": "AUTO"}}, ["moe-backend-version"]),

@@ -50,6 +50,39 @@ def test_a_variant_without_findings(run: CommandLine, shape: Path) -> None:
     ]
 
 
+def test_a_cache_that_does_not_fit_is_an_error(run: CommandLine) -> None:
+    """128 · 32,768 tokens of 80 layers of 2 · 8 · 128 bytes are 640 GiB, of which 8 GPUs hold 80 each."""
+    outcome = run("lint", "dense-70b", "--gpu", "h200_sxm", "-w", "decode:batch=128,kvsl=32768")
+
+    assert outcome.code == 2
+    _, finding, _ = outcome.out.splitlines()
+    assert finding.startswith(
+        "  error    memory-fit: workload is decode b 128 KVSL 32768 (limit: the 139.5 GiB of h200_"
+    )
+    assert "578.6 GiB a GPU short: weights 67.7, " in finding
+    assert finding.endswith("KV 640.0 GiB of 139.5, where 61.4 GiB are left for KV. Works: tp 8")
+
+
+def test_weights_that_do_not_fit_one_gpu_are_a_warning(run: CommandLine) -> None:
+    outcome = run("lint", "dense-70b", "--set", "weights=bf16", "--gpu", "h100_sxm")
+
+    assert outcome.code == 0
+    assert "  warning  memory-fit: weights is 131." in outcome.out
+    assert "1 with warnings" in outcome.out
+
+
+@pytest.mark.parametrize(("level", "code"), [("model", 2), ("layer", 0)])
+def test_only_whole_models_are_weighed(run: CommandLine, tmp_path: Path, level: str, code: int) -> None:
+    data = {
+        "title": "Large batches", "variant": LLAMA_8B, "level": level, "systems": ["h200_sxm"],
+        "workloads": {"decode": {"batch": [1, 4096], "kvsl": 32768}},
+    }  # fmt: skip
+    outcome = run("lint", write(tmp_path / "large.yaml", data), "--json")
+
+    assert outcome.code == code
+    assert [one["value"] for one in outcome.json["findings"]] == ["decode b 4096 KVSL 32768"] * (code > 0)
+
+
 def test_findings_of_a_variant_one_a_line_and_where_they_hold(run: CommandLine, shape: Path) -> None:
     outcome = run("lint", shape, "-p", "tp=16", "--set", "weights=nvfp4", "--set", "kv_heads=4")
 

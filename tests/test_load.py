@@ -65,6 +65,12 @@ def test_axis_and_field_overrides(configs: Path) -> None:
     assert {one.case.system for one in cases} == {"gb200"}
 
 
+def test_a_baseline_gives_way_where_the_axis_is_narrowed(configs: Path) -> None:
+    files.write_atomic(configs / "studies" / "based.yaml", files.dump_yaml({**STUDY, "baseline": {"G": 8}}))
+    assert load_study("based", Overrides(axes=["G=4,8"])).baseline == {"G": 8}
+    assert load_study("based", Overrides(axes=["G=16,32"])).baseline == {}
+
+
 def test_overrides_reach_the_series_that_have_their_own(configs: Path) -> None:
     series = [
         {"name": "a", "axes": {"G": [1, 2]}, "workloads": {"decode": {"batch": 1, "kvsl": 8}}},
@@ -114,5 +120,9 @@ def test_a_variant_and_a_case_from_texts(configs: Path) -> None:
         "small", ["variant.kv_heads=2", "workload.phase=decode", "workload.batch=8", "workload.kvsl=64"], "b200_sxm"
     )
     assert (case.variant.kv_heads, case.workload.batch, case.system) == (2, 8, "b200_sxm")
+    with pytest.raises(UsageError, match="the workload is missing"):
+        case_from_sets("small", ["workload.batch=8"], "b200_sxm")
+    with pytest.raises(UsageError, match=r"--set: 'workload\.kvsl' is missing"):
+        case_from_sets("small", ["workload.phase=decode", "workload.batch=8"], "b200_sxm")
     with pytest.raises(UsageError, match="hiden"):
         load_variant("small", ["hiden=3"])

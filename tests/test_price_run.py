@@ -90,6 +90,18 @@ def test_interrupted_and_resumed_is_the_same_as_uninterrupted(
     assert what_matters(broken) == what_matters(whole)
 
 
+def test_a_resumed_run_remembers_its_first_start(tmp_path: Path) -> None:
+    with suppress(Interrupted):
+        run_priced(plan(), tmp_path / "run", ROOFLINE, progress=interrupt_after(1))
+    first = read_run(tmp_path / "run").environment
+    run_priced(plan(), tmp_path / "run", ROOFLINE, resume=True)
+    after = read_run(tmp_path / "run").environment
+    assert (after["started_at"], after["run_id"]) == (first["started_at"], first["run_id"])
+    assert first["finished_at"] is None
+    assert after["finished_at"]
+    assert len(after["resumed"]) == 1
+
+
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="--resume"):
         run_priced(plan(), tmp_path / "run", ROOFLINE, progress=interrupt_after(0))

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.browser
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
 DRAWN = "document.documentElement.dataset.plots === 'drawn'"
+UNFOLD = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+ALL_DRAWN = "[...document.querySelectorAll('.plot')].every((plot) => plot.querySelector('svg.main-svg'))"
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +52,53 @@ def test_it_opens_without_error_or_request_and_draws_every_plot(
 ) -> None:
     browser.show(page, *size, scheme)
     browser.wait(DRAWN)
+    browser.eval(UNFOLD)
+    browser.wait(ALL_DRAWN)
     assert browser.complaints == []
     assert [url for url in browser.requests if not url.startswith(("file://", "data:", "blob:"))] == []
     counts = browser.eval("""[...document.querySelectorAll('.plot')].map((plot) => [
         plot.querySelectorAll('svg.main-svg').length > 0, plot.querySelectorAll('.scatterlayer .trace').length])""")
-    # composed: two lines and their rooflines; modelled: the rooflines alone
-    assert counts == [[True, 4]] * 4 + [[True, 2]] * 4
+    # composed, the headline first: two lines and their rooflines; modelled: the rooflines alone
+    assert counts == [[True, 4]] * 6 + [[True, 2]] * 4
+
+
+def test_the_first_screen_of_a_desktop_has_the_cliff_and_its_plot(browser: Browser, page: Path) -> None:
+    browser.show(page, *DESKTOP, "light")
+    browser.wait(DRAWN)
+    bottoms = browser.eval("""['.cards li', '.hero .plot'].map((one) =>
+        document.querySelector(one).getBoundingClientRect().bottom)""")
+    assert max(bottoms) <= DESKTOP[1]
+    assert browser.eval("document.querySelector('.hero .cards').textContent").strip().startswith("×40.0 B200 decode")
+
+
+def test_plots_that_were_folded_are_as_wide_as_their_place(browser: Browser, page: Path) -> None:
+    browser.show(page, *DESKTOP, "light")
+    browser.wait(DRAWN)
+    folded = "document.querySelector('#study-1 .parts .plot')"
+    assert browser.eval(f"{folded}.querySelector('svg.main-svg')") is None
+    browser.eval(UNFOLD)
+    browser.wait(ALL_DRAWN)
+    drawn, place = browser.eval(f"[{folded}.querySelector('svg.main-svg'), {folded}].map((one) => one.clientWidth)")
+    assert drawn == place > 400
+
+
+def test_a_finding_starts_with_its_number_and_unfolds(browser: Browser, page: Path) -> None:
+    browser.show(page, *DESKTOP, "light")
+    browser.wait(DRAWN)
+    cell = "document.querySelector('#findings td')"
+    assert browser.eval(f"{cell}.querySelector('.key-number').textContent") == "40.0×"
+    text = f"{cell}.querySelector('details p').checkVisibility()"
+    assert browser.eval(text) is False
+    browser.eval(f"{cell}.querySelector('summary').click()")
+    assert browser.eval(text) is True
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_nothing_is_wider_than_the_window(browser: Browser, page: Path, size: tuple[int, int]) -> None:
     browser.show(page, *size, "light")
     browser.wait(DRAWN)
-    browser.eval("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    browser.eval(UNFOLD)
+    browser.wait(ALL_DRAWN)
     browser.eval("document.querySelector('#row-table tbody tr').click()")
     assert browser.eval("document.documentElement.scrollWidth") <= size[0]
     tables = browser.eval("""[...document.querySelectorAll('table:not(.board)')]

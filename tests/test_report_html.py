@@ -13,7 +13,8 @@ from hand_run import REFUSAL, STUDY_DATA, hand_run
 
 from harness.report import build_report
 from harness.report.content import Report
-from harness.report.html import nav_labels, render_html, script_json
+from harness.report.html import render_html, script_json
+from harness.report.labels import section_labels
 from harness.results.store import Run
 from harness.spec.base import parse
 from harness.spec.study import Study
@@ -176,7 +177,8 @@ def test_two_kinds_of_numbers_are_announced(run: Run, tmp_path: Path) -> None:
     assert "measured kernels (composed)" in page.text
     assert "refused group-size (composed) H200" in page.text
     assert "roofline (modelled)" in page.text
-    assert nav_labels(both) == {"study-1": "A1d composed", "study-2": "A1d modelled"}
+    assert section_labels(both) == {"study-1": "A1d composed", "study-2": "A1d modelled"}
+    assert page.text.count("priced from the roofline; install trtllm-harness[tables] for verdicts") == 1
 
 
 def test_a_run_in_which_nothing_has_a_number_is_still_a_report(run: Run) -> None:

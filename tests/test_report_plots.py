@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.report.content import build_report
 from harness.report.palette import inks
 from harness.report.plots import Chart, quantity_title
-from harness.report.scales import linear_axis, log2_axis, log_axis
+from harness.report.scales import linear_axis, log2_axis, log_axis, readable_unit
 from harness.results.store import Run
 from harness.spec.base import parse
 from harness.spec.claims import Quantity
@@ -66,7 +66,7 @@ def test_the_roofline_is_a_second_dashed_line_in_the_same_colour(attention: Char
 def test_axes_carry_units_and_the_values_that_were_asked(attention: Chart) -> None:
     layout = attention.panels[0].figure["layout"]
     assert layout["xaxis"]["title"]["text"] == "G, query heads per KV head"
-    assert layout["yaxis"]["title"]["text"] == "layer.attn.attention, one layer (µs)"
+    assert layout["yaxis"]["title"]["text"] == "layer.attn.attention,<br>one layer (µs)"
     assert (layout["xaxis"]["type"], layout["xaxis"]["ticktext"]) == ("log", ["8", "16", "32", "64"])
     assert layout["yaxis"] == attention.panels[1].figure["layout"]["yaxis"]
 
@@ -82,7 +82,7 @@ def test_a_cliff_is_a_band_from_the_last_good_value_to_the_first_bad_one(attenti
     layout = attention.panels[0].figure["layout"]
     assert [(band["x0"], band["x1"]) for band in layout["shapes"]] == [(32, 64)]
     (note,) = layout["annotations"]
-    assert note["text"] == "×10–40"
+    assert note["text"] == "×10.0–40.0"
     assert note["x"] == pytest.approx((math.log10(32) + math.log10(64)) / 2)
     assert "shapes" not in attention.panels[1].figure["layout"]
 
@@ -108,9 +108,94 @@ def test_text_values_get_a_place_each_in_the_order_of_the_study(tmp_path: Path) 
     assert [trace["x"] for trace in lines(chart, 0, "value")] == [["B200", "H200"]] * 3 + [["B200"]]
 
 
-def test_a_plot_of_nothing_is_no_plot(tmp_path: Path) -> None:
-    assert drawn_with(tmp_path / "a", where={"batch": 7}) == ()
-    assert drawn_with(tmp_path / "b", x="isl") == ()
+def test_a_band_on_the_time_of_a_phase_says_of_which_op_it_is(run: Run) -> None:
+    step = build_report([run]).sections[0].charts[1]
+    (note,) = step.panels[0].figure["layout"]["annotations"]
+    assert note["text"] == "attn.attention<br>×10.0–40.0"
+
+
+def test_work_that_grows_is_taken_out_of_a_band(tmp_path: Path) -> None:
+    """With 2 KV heads, G 64 over 32 has twice the query heads: 40 and 10 times are 20 and 5 beyond that."""
+    data = {**STUDY_DATA, "hold": {"G": "kv_heads"}, "set": {"kv_heads": 2}, "plots": STUDY_DATA["plots"][:1]}
+    (chart,) = build_report([hand_run(tmp_path / "run", study=parse(Study, data, "s"))]).sections[0].charts
+    (note,) = chart.panels[0].figure["layout"]["annotations"]
+    assert note["text"] == "×5.00–20.0<br>beyond<br>its work"
+
+
+def titles(charts: tuple[Chart, ...]) -> list[str]:
+    return [chart.title for chart in charts]
+
+
+def test_a_plot_of_nothing_gives_way_to_one_of_every_axis(tmp_path: Path) -> None:
+    assert titles(drawn_with(tmp_path / "a", where={"batch": 7})) == ["Decode step over G"]
+    assert titles(drawn_with(tmp_path / "b", x="isl")) == ["Decode step over G"]
+
+
+class TestAutomatic:
+    """Plots of a study that names none."""
+
+    def charts(self, folder: Path, **changes: Any) -> tuple[Chart, ...]:
+        study = parse(Study, {**STUDY_DATA, "plots": [], "claims": [], **changes}, "s")
+        return build_report([hand_run(folder / "run", study=study)]).sections[0].charts
+
+    def test_the_time_of_the_phase_over_the_axis_a_line_for_each_batch(self, tmp_path: Path) -> None:
+        (chart,) = self.charts(tmp_path)
+        assert [panel.title for panel in chart.panels] == ["B200", "H200"]
+        assert [key.label for key in chart.keys] == ["b 1", "b 8"]
+        layout = chart.panels[0].figure["layout"]
+        assert layout["xaxis"]["ticktext"] == ["8", "16", "32", "64"]
+        assert layout["yaxis"]["title"]["text"] == "Decode step,<br>decoder layers (ms)"
+
+    def test_axes_of_numbers_come_before_others(self, tmp_path: Path) -> None:
+        charts = self.charts(tmp_path, axes={"kv_format": ["bf16", "fp8"], "G": [8, 16, 32, 64]})
+        assert titles(charts) == ["Decode step over G", "Decode step over KV"]
+        assert charts[1].panels[0].figure["layout"]["xaxis"]["type"] == "category"
+
+    def test_without_axes_what_moves_in_the_workload(self, tmp_path: Path) -> None:
+        work = {"decode": {"batch": [1, 8], "kvsl": [16384, 32768]}}
+        assert titles(self.charts(tmp_path, axes={}, exclude=[], workloads=work)) == [
+            "Decode step over b", "Decode step over KVSL",
+        ]  # fmt: skip
+
+    def test_more_lines_than_can_be_told_apart_are_thinned_to_one_place(self, tmp_path: Path) -> None:
+        contexts = [4096, 8192, 16384, 32768, 65536]
+        (chart,) = self.charts(tmp_path, workloads={"decode": {"batch": [1, 8], "kvsl": contexts}})
+        assert [key.label for key in chart.keys] == [f"KVSL {kvsl}" for kvsl in contexts]
+        assert chart.subtitle == "decode, b 1"
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "log", "expected"),
+    [
+        ("µs", [20, 1500], True, (1, "µs")),  # the middle is 173 µs
+        ("µs", [20, 20_000], True, (1e-3, "ms")),  # the top has five digits
+        ("µs", [500, 8000], True, (1e-3, "ms")),  # the middle is 2000 µs
+        ("µs", [100, 999], False, (1, "µs")),
+        ("µs", [100, 1001], False, (1e-3, "ms")),
+        ("ms", [0.02, 0.5], True, (1e3, "µs")),
+        ("ms", [900, 4000], True, (1e-3, "s")),
+        ("TFLOP/s", [500, 40_000], True, (1, "TFLOP/s")),
+        ("s", [1e6, 1e6], False, (1, "s")),
+    ],
+)
+def test_times_are_drawn_in_a_unit_that_reads_well(
+    unit: str, values: list[float], log: bool, expected: tuple[float, str]
+) -> None:
+    assert readable_unit(unit, values, log=log) == expected
+
+
+def test_a_plot_in_another_unit_says_so_everywhere(tmp_path: Path) -> None:
+    (chart,) = drawn_with(
+        tmp_path,
+        panels="system",
+        lines="batch",
+        y={"op": "layer.attn.attention", "measure": "time_us"},
+        y_scale="linear",
+    )
+    assert lines(chart, 0, "value")[1]["y"] == pytest.approx([0.08, 0.05, 0.04, 1.6])
+    assert lines(chart, 0, "roofline")[0]["y"][0] == pytest.approx(0.0109, abs=1e-4)
+    assert chart.panels[0].figure["layout"]["yaxis"]["title"]["text"].endswith("(ms)")
+    assert "<b>0.08000 ms</b>" in lines(chart, 0, "value")[1]["text"][0]
 
 
 def test_plotly_accepts_every_figure(run: Run) -> None:

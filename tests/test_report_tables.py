@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hand_run import LEFT_OUT, REFUSAL, STUDY_DATA, hand_run
 
+from harness.analysis.sources import source_mix, sources_text
+from harness.analysis.words import mix_text
 from harness.report.content import Report, build_report
 from harness.report.effects import ratio_tone
 from harness.report.glossary import FLAGS, SOURCES, flag_meaning, glossary, measured_by
@@ -86,8 +88,11 @@ def test_shares_of_every_value_at_the_same_workload_on_each_gpu(report: Report) 
 
 def test_shares_as_a_table(report: Report) -> None:
     table = shares_table(report.sections[0].shares)
-    assert headings(table)[:5] == ["GPU", "At", "Case", "Time (ms)", "attention (%)"]
+    assert headings(table)[:5] == ["GPU", "At", "Case", "Time (ms)", "attention (ms, %)"]
     assert texts(table)[0][:3] == ["B200", "decode, b 8, KVSL 32768", "G 8 (baseline)"]
+    # 10 x 80 µs of attention, 10 x 2 x 10 µs of projections and as much of FFN, and the norms
+    assert texts(table)[0][4].startswith("0.800, 6")
+    assert report.sections[0].shares[0].longest_ms == pytest.approx(report.sections[0].shares[0].bars[3].time_ms)
 
 
 def test_claims_with_verdict_finding_and_threshold(report: Report) -> None:
@@ -98,15 +103,20 @@ def test_claims_with_verdict_finding_and_threshold(report: Report) -> None:
         ["A1d", "B200", "contradicts"],
         ["A1d", "H200", "cannot tell"],
     ]
-    assert "0.625" in texts(table)[0][3]
-    assert "0.75" in texts(table)[0][4]
+    assert texts(table)[0][3] == "0.625×"
+    assert "0.625" in texts(table)[0][4]
+    assert "0.75" in texts(table)[0][5]
 
 
 def test_cliffs_name_edge_factor_and_both_times(report: Report) -> None:
     table = cliffs_table(report.sections[0].cliffs, report.systems)
-    assert headings(table) == ["GPU", "Phase", "Edge", "At", "Op", "Before (ms)", "After (ms)", "Factor (×)"]
+    assert headings(table) == [
+        *("GPU", "Phase", "Edge", "At", "QH:KH heads", "Op", "Before (ms)", "After (ms)", "After / before (×)"),
+        *("Its work explains (×)", "Size (×)"),
+    ]
     assert texts(table)[0] == [
-        *("B200", "decode", "G (32, 64]", "b 8, KVSL 32768", "layer.attn.attention", "0.04000", "1.600", "40.0")
+        *("B200", "decode", "G (32, 64]", "b 8, KVSL 32768", "64:2 → 64:1", "layer.attn.attention", "0.04000"),
+        *("1.600", "40.0", "1.00", "40.0"),
     ]
 
 
@@ -147,7 +157,42 @@ def test_what_was_compared(report: Report) -> None:
         "GPUs": "B200, H200",
         "Phases": "decode",
         "Cases": "14 ok, 1 refused, 1 skipped",
+        "Sources, share of time": "exact 79 %, interpolated 18 %, modelled 3 %",
     }
+
+
+def test_the_mix_of_sources_is_weighted_by_time(report: Report) -> None:
+    """Attention is exact, four GEMMs of 10 µs in ten layers are interpolated, norms and activation are modelled."""
+    (section,) = report.sections
+    on_b200 = 3 * 0.020 + 0.200 + 0.080 + 0.050 + 0.040 + 1.600
+    on_h200 = 3 * 0.030 + 0.140 + 0.090 + 0.080
+    attention_ms = 10 * (on_b200 + on_h200)
+    times = report.records["step_ms"].sum()
+    assert section.sources["decode"]["exact"] == pytest.approx(attention_ms / times, rel=1e-4)
+    assert section.sources["decode"]["interpolated"] == pytest.approx(14 * 0.4 / times, rel=1e-4)
+    assert sum(section.sources["decode"].values()) == pytest.approx(1)
+
+
+def test_phases_are_never_added(report: Report) -> None:
+    rows = report.records.copy()
+    rows.loc[rows["batch"] == 1, "phase"] = "prefill"
+    rows["prefill_compute_ms"] = rows["step_ms"]
+    mix = source_mix(rows)
+    assert list(mix) == ["prefill", "decode"]
+    assert sources_text(mix).startswith("prefill exact ")
+    assert "; decode exact " in sources_text(mix)
+
+
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [
+        ({"exact": 0.891, "modelled": 0.035, "estimated": 0.074}, "exact 89 %, estimated 7 %, modelled 4 %"),
+        ({"exact": 0.998, "modelled": 0.002, "formula": 0.0}, "exact 100 %, modelled under 1 %"),
+        ({}, ""),
+    ],
+)
+def test_a_mix_in_words(shares: dict[str, float], text: str) -> None:
+    assert mix_text(shares) == text
 
 
 def test_environments_are_flattened() -> None:

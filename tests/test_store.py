@@ -108,7 +108,8 @@ def test_tables_older_than_the_journal_are_not_believed(run: Path) -> None:
 
 
 def replace_id(attempt: Attempt, attempt_id: str) -> Attempt:
-    return Attempt(replace(attempt.record, attempt_id=attempt_id), attempt.ops)
+    ops = tuple(replace(op, attempt_id=attempt_id) for op in attempt.ops)
+    return Attempt(replace(attempt.record, attempt_id=attempt_id), ops)
 
 
 def test_a_truncated_journal_keeps_every_whole_line_and_says_what_is_lost(run: Path) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from answered import Frames, priced
+from command_line import REPOSITORY
 
 from harness.analysis.claims import Verdict, judge
-from harness.analysis.cliffs import Edge, cliffs, edges
+from harness.analysis.cliffs import cliffs
+from harness.analysis.edges import Edge, edges
 from harness.analysis.effects import effects
+from harness.analysis.falls import falls
 from harness.analysis.frame import observations
 from harness.cost.parameters import parameter_count
 from harness.files import dump_yaml, parse_yaml
 from harness.pricing.base import KernelPricer
 from harness.pricing.select import select_pricer
+from harness.report import verdict_table
 from harness.runner.plan import make_plan
+from harness.runner.price_run import PriceOptions, run_priced
 from harness.spec.base import parse
 from harness.spec.claims import (
     HIGHER_IS_BETTER,
@@ -167,8 +174,9 @@ def shape_of(claim: Claim, labels: list[Any], *, support: bool) -> dict[Any, flo
 
 
 def altered(claim: Claim, frames: Frames, *, support: bool) -> Frames:
-    """The frames with the quantity of every row set by its place on the axis of the claim."""
+    """The frames with the quantity of every row set by its place on the axis of the claim, as if measured."""
     records, ops = (table.copy() for table in frames)
+    records.loc[records["provenance"] == "modelled", "provenance"] = "measured"  # the roofline decides nothing
     places = [json.loads(text) for text in records["coordinates"]]
     labels = list(dict.fromkeys(place[claim.axis] for place in places if claim.axis in place))
     shape = shape_of(claim, labels, support=support)
@@ -199,7 +207,7 @@ def altered(claim: Claim, frames: Frames, *, support: bool) -> Frames:
 
 @pytest.mark.parametrize(("name", "claim_id"), CLAIMS)
 def test_altered_rows_flip_the_verdict(name: str, claim_id: str) -> None:
-    """Rows of the roofline, which nothing confounds, with times that hold or fail by more than the scatter."""
+    """Rows that nothing confounds, with times that hold or fail by more than the scatter."""
     claim = claim_of(name, claim_id)
     frames = on_roofline(name)
     holds = verdicts(name, claim, altered(claim, frames, support=True))
@@ -293,7 +301,8 @@ YES, NO, OPEN = "supports", "contradicts", "cannot tell"
         },
         "m2-tile-alignment": {
             "tokens-257-fp8-block": (NO, YES),
-            "tokens-513-bf16": (OPEN, NO),
+            "tokens-pad-fp8-block": (NO, YES),
+            "tokens-513-bf16": (NO, NO),
             "tokens-4097-fp8-block": (YES, YES),
             "k-off-tile": (OPEN, OPEN),
         },
@@ -357,8 +366,85 @@ def test_the_decode_cliff_has_its_edges() -> None:
     [step] = [one for one in h200.cliffs if (one.series, one.where) == ("KH 2", "b 8, KVSL 16384")]
     assert (step.low, step.high) == (32, 48)
     assert (round(step.time_ms_low, 4), round(step.time_ms_high, 3)) == (0.0515, 1.554)
-    assert "0.0515" in h200.text
-    assert "1.554 ms" in h200.text
+    assert step.heads == ("64:2", "96:2")
+    assert b200.short == (
+        "layer.attn.attention ×40.2 from G 32 to 64 (64:2 → 64:1 heads) at QH 64, b 8, KVSL 32768 "
+        "(0.0373 → 1.499 ms), ×9.80 at b 1"
+    )
+    assert h200.short == (
+        "layer.attn.attention ×22.6 from G 32 to 64 (64:2 → 64:1 heads) at QH 64, b 8, KVSL 32768 "
+        "(0.0824 → 1.865 ms), ×7.12 at b 1"
+    )
+    assert h200.text.endswith(
+        "The edge is seen from G 32 to 48 (64:2 → 96:2 heads) at KH 2, b 8, KVSL 16384: 0.0515 → 1.554 ms, "
+        "×20.1 beyond its work"
+    )
+
+
+@pytest.mark.tables
+def test_one_token_too_many_is_told_as_a_median_over_shapes() -> None:
+    on_b200, on_h200 = answers("m2-tile-alignment", "tokens-257-fp8-block")
+    # K 2048 to 16384 on H200: 27.66/14.09, 48.96/21.43, 97.6/36.4 and 158.9/66.1 µs
+    assert on_h200.key == "2.34×"
+    assert "single ones 1.96× to 2.68×" in on_h200.finding
+    assert on_b200.key == "1.07×"
+    on_b200, on_h200 = answers("m2-tile-alignment", "tokens-pad-fp8-block")
+    assert (on_b200.key, on_h200.key) == ("1.23×", "0.765×")
+
+
+@pytest.mark.tables
+def test_more_tokens_in_less_time_are_noted() -> None:
+    study = STUDIES["m2-tile-alignment"]
+    frames = on_tables(study.name)
+    found = falls(study, *frames, cliffs(study, *frames))
+    noted = {(one.system, one.op, one.less, one.more) for one in found if "fp8_block, H' 8192" in one.where}
+    assert ("h200_sxm", "layer.ffn.down", 257, 512) in noted
+    assert not any(system == "b200_sxm" for system, *_ in noted)
+
+
+@pytest.mark.tables
+def test_verdicts_say_how_many_of_their_rows_read_from_l2() -> None:
+    told = {
+        (verdict.system, verdict.claim_id): verdict.caveats
+        for verdict in judge(STUDIES["a1o-overheads"], *on_tables("a1o-overheads"))
+    }
+    assert told["b200_sxm", "overheads-32k-b1"] == ("4 of 4 deciding rows read their KV cache from L2 (l2_warm)",)
+    assert told["h200_sxm", "overheads-32k-b8"] == ()
+
+
+@pytest.mark.tables
+def test_the_tables_in_the_documentation_are_what_a_run_of_the_demo_says(tmp_path: Path) -> None:
+    """To write them anew: make demo, then python -m harness.report.verdict_table reports/demo docs/studies.md."""
+    suite, studies = load_suite("demo")
+    run_priced(make_plan(suite, studies), tmp_path / "demo", PriceOptions(on="tables"))
+    page = tmp_path / "studies.md"
+    page.write_text((REPOSITORY / "docs" / "studies.md").read_text())
+    verdict_table.main(tmp_path / "demo", page)
+    assert page.read_text() == (REPOSITORY / "docs" / "studies.md").read_text()
+    assert re.findall(r"<!-- verdicts: (\S+) -->\n\| Claim \|", page.read_text()) == list(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_claim_is_understood_alone(name: str) -> None:
+    for claim in STUDIES[name].claims:
+        assert not re.match(r"(So|It|They|This|That|The same)\b", claim.statement), claim.statement
+        assert not re.search(r"\bso (do|does)\b", claim.statement), claim.statement
+        assert claim.statement.endswith("."), claim.statement
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_titles_say_nothing_about_where_numbers_come_from(name: str) -> None:
+    suite, _ = load_suite("demo")
+    study = STUDIES[name]
+    for text in (suite.title, suite.about, study.title, study.about):
+        assert not {"measured", "measurements", "tables", "published"} & set(text.lower().split()), text
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_roofline_decides_nothing(name: str) -> None:
+    for verdict in judge(STUDIES[name], *on_roofline(name)):
+        assert (verdict.verdict, verdict.reason) == ("cannot tell", "roofline only")
+        assert verdict.finding.startswith("roofline only: ")
 
 
 @pytest.mark.tables

@@ -120,6 +120,8 @@ def test_beyond_the_last_batch_likewise():
         ({(1, 1024): 0.01, (1, 2048): 0.02}, {"window": 1536}, (1, 4096), "of windowed attention"),
         ({(1, 1024): 0.01, (1, 2048): 0.02}, {"q": 64}, (1, 4096), "at more than 32 query heads per KV head"),
         ({(1, 512): 0.01, (2, 512): 0.02}, {}, (4, 512), "while KV fits in L2"),
+        ({(64, 128): 0.01, (64, 256): 0.02}, {}, (64, 512), "from less than KVSL 512"),
+        ({(64, 32): 0.1, (64, 64): 0.1, (32, 64): 0.1, (32, 512): 0.5}, {}, (48, 459), "from less than KVSL 512"),
     ],
 )
 def test_some_extrapolations_are_never_made(cells, slice_, question, why):
@@ -152,9 +154,8 @@ def test_a_window_over_the_whole_length_is_full_attention():
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"latent": True, "head_dim": 576, "value_dim": 512}, "no table of absorbed MLA decode"),
+        ({"latent": True, "head_dim": 576, "value_dim": 512}, "are different kernels"),
         ({"value_dim": 64}, "no rows with V of 64 beside Q and K of 128"),
-        ({"query_len": 4}, "no rows with 4 query tokens per sequence; there are rows with 1"),
         (
             {"kv_format": "nvfp4"},
             "no rows of nvfp4 KV for 8:1 heads of 128 (query:KV heads on one rank); there are fp8 KV",

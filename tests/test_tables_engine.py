@@ -76,3 +76,14 @@ def test_a_missing_table_is_a_clear_error():
         "b200_sxm/gemm/trtllm/9.9.9/gemm_perf.parquet of aiconfigurator-core is missing or damaged "
         "(FileNotFoundError); install the package again"
     )
+
+
+def test_what_it_makes_of_exchanges_is_told_and_not_taken() -> None:
+    """A row comes back; beyond 8 GPUs it scales the whole row by (15/16)/(7/8) and by the ratio of bandwidths, 9."""
+    engine = Engine("b200_sxm", "1.3.0rc20")
+    row, beyond = (engine.all_reduce_time_ms(524_288, gpus) for gpus in (8, 16))
+    assert row == pytest.approx(0.017780159711837766)
+    assert beyond == pytest.approx(row * (15 / 16) / (7 / 8) * 9)
+    assert isinstance(engine.nccl_time_ms("alltoall", "half", 1 << 20, 8), float)
+    refused = engine.nccl_time_ms("no_such_collective", "half", 1 << 20, 8)
+    assert isinstance(refused, EngineError)

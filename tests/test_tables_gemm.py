@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from table_rows import published
 
 from harness.cost.ops import Gemm
 from harness.pricing.tables import TablesPricer
+from harness.pricing.tables.assumptions import load_assumptions
 
 pytestmark = pytest.mark.tables
 
@@ -128,7 +130,6 @@ def test_the_nvfp4_minimum_of_two_extrapolations_is_extrapolated(far):
 @pytest.mark.parametrize(
     ("sizes", "format", "note"),
     [
-        ((64, 64, 8192), "fp8_block", "n 64 is below the smallest row, 128; no extrapolation in n or k"),
         ((64, 8192, 131072), "bf16", "k 131072 is 2x beyond the largest row, 65536; no extrapolation in n or k"),
         ((0, 8192, 8192), "bf16", "must be positive"),
         ((64, -8, 8192), "fp8_static", "must be positive"),
@@ -138,6 +139,71 @@ def test_outside_the_rows_in_n_or_k_there_is_never_an_answer(far, sizes, format,
     answer = price(far, *sizes, format=format)
     assert (answer.refusal, answer.time_ms) == ("refused", None)
     assert note in answer.note
+
+
+# Rows have n and k up to 65,536, but no shape is large in both.
+@pytest.mark.parametrize(
+    ("sizes", "format", "nearest"),
+    [
+        ((64, 65536, 65536), "bf16", "51200 x 65536 and 65536 x 51200"),
+        ((64, 60000, 60000), "bf16", "51200 x 65536 and 65536 x 51200"),
+        ((64, 60000, 60000), "nvfp4", "51200 x 65536 and 65536 x 51200"),
+        ((64, 51200, 51200), "fp8_block", "16384 x 51200 and 51200 x 16384"),
+        ((1, 20000, 30000), "fp8_block", "16384 x 51200 and 16384 x 16384"),
+        ((10**6, 65536, 65536), "fp8_static", "51200 x 65536 and 65536 x 51200"),
+    ],
+)
+def test_a_gap_of_the_rows_is_refused_by_name(far, h200, sizes, format, nearest):
+    told = f"n {sizes[1]} and k {sizes[2]} lie in a gap of the rows; the nearest (n x k) are {nearest}"
+    for pricer in [far] if format == "nvfp4" else [far, h200]:
+        answer = price(pricer, *sizes, format=format)
+        assert (answer.refusal, answer.note) == ("refused", told)
+    assert price(far, 64, 60000, 16384).source == "interpolated"
+
+
+def test_a_router_of_8_experts_costs_what_the_smallest_row_does(b200):
+    answer = price(b200, 64, 8, 4096)
+    assert (answer.time_ms, answer.source) == (price(b200, 64, 32, 4096).time_ms, "estimated")
+    assert answer.note == (
+        "n 8 as 32, the smallest row: a tile is paid in full; "
+        "the second row taken for the first errs by median 2.8 %, 90th percentile 17 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "format", "row", "note"),
+    [
+        ((64, 4096, 1), "bf16", (64, 4096, 32), "k 1 as 32"),
+        ((64, 64, 8192), "fp8_block", (64, 128, 8192), "n 64 as 128"),
+        ((100, 8, 8), "fp8", (100, 32, 32), "n 8 as 32 and k 8 as 32"),
+        ((100, 8, 5000), "fp8_static", (100, 32, 5000), "n 8 as 32"),
+        ((64, 100, 4096), "nvfp4", (64, 128, 4096), "n 100 as 128"),
+    ],
+)
+def test_below_the_first_row_a_tile_is_paid_in_full(as_is, sizes, format, row, note):
+    answer, tile = price(as_is, *sizes, format=format), price(as_is, *row, format=format)
+    assert (answer.time_ms, answer.source) == (tile.time_ms, "estimated")
+    assert answer.note.startswith(f"{note}, the smallest row")
+
+
+def test_a_small_tile_beyond_the_last_m_is_still_beyond(b200, far):
+    assert price(b200, 65536, 8, 4096).refusal == "refused"
+    assert price(far, 65536, 8, 4096).source == "extrapolated"
+    assert price(b200, 65536, 8, 131072).note.startswith("k 131072 is 2x beyond")
+
+
+@pytest.mark.parametrize(("system", "dtype"), [("b200_sxm", "bfloat16"), ("h200_sxm", "fp8_block"), ("gb300", "nvfp4")])
+def test_the_error_of_the_first_row_is_that_of_the_published_rows(system, dtype):
+    times = {
+        (r["m"], r["n"], r["k"]): r["latency"] for r in published(system, "gemm", "gemm") if r["gemm_dtype"] == dtype
+    }
+    first, second = sorted({n for _, n, _ in times})[:2]
+    errors = [times[m, second, k] / t - 1 for (m, n, k), t in times.items() if n == first and (m, second, k) in times]
+    errors += [times[m, n, second] / t - 1 for (m, n, k), t in times.items() if k == first and (m, n, second) in times]
+    band = load_assumptions(system).gemm_first_row[FORMATS[dtype]]
+    per_cent = np.abs(errors) * 100
+    assert np.median(per_cent) == pytest.approx(band.median_percent, rel=0.03)
+    assert np.percentile(per_cent, 90) == pytest.approx(band.p90_percent, rel=0.03)
 
 
 def test_a_format_without_rows_is_unsupported(h200):

@@ -63,6 +63,31 @@ def test_up_to_128_tokens_the_min_latency_row_counts_as_in_the_engine(b200):
     assert Engine("b200_sxm", "1.3.0rc20").moe_times_ms(kernels) == pytest.approx(expected, rel=1e-9)
 
 
+def mixtral(tokens, routing="balanced", format="nvfp4"):
+    return Moe(tokens, 4096, 14336, 2, 8, format, routing=routing)
+
+
+@pytest.mark.parametrize("routing", ["balanced", "power_law_1.2"])
+def test_min_latency_rows_that_read_fewer_experts_than_are_chosen_are_suspect(b200, routing):
+    """16 tokens that choose 2 of 8 experts touch 7.9; one is 99 MB, L2 holds 126, and HBM moves 7.672 GB in a ms."""
+    chosen, expert = 8 * (1 - 0.75**16), 3 * 4096 * 14336 * 0.5625 + 8
+    least_ms = (chosen * expert + 32 * 4096 * 2.5625 - 126e6) / 7.672e9
+    exact, between = b200.price([mixtral(16, routing), mixtral(17, routing)])
+    assert (exact.source, between.source) == ("exact", "interpolated")
+    assert exact.flags == between.flags == ("suspect",)
+    assert exact.time_ms < 4 * expert / 7.672e9
+    assert exact.note.startswith("min-latency kernel, whose rows were collected with DeepSeek's grouped routing")
+    assert f"the rows are below the least time, {least_ms:.4g} ms to move from HBM" in exact.note
+
+
+def test_rows_of_the_other_kernels_are_not(b200, h200):
+    for price in (*b200.price([mixtral(1), mixtral(512)]), *h200.price([mixtral(16, format="fp8")])):
+        assert (price.source, price.flags) == ("exact", ())
+    # Skewed tokens meet at few experts: fewer are read than of balanced ones.
+    [skewed] = b200.price([Moe(320, 5120, 8192, 1, 128, "bf16", routing="power_law_1.01")])
+    assert (skewed.source, skewed.flags, skewed.note) == ("exact", (), "")
+
+
 def test_between_token_counts_the_engine_answers(h200):
     low, asked, high = h200.price([qwen3_235b(tokens) for tokens in (768, 800, 1024)])
     assert asked.source == "interpolated"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from table_rows import attention_table, published
 
 from harness.cost.ops import PrefillAttention
+from harness.hardware import load_system
+from harness.pricing.roofline import RooflinePricer
 from harness.pricing.tables import TablesPricer
 from harness.pricing.tables.assumptions import Band, load_assumptions
 from harness.pricing.tables.prefill_attention import PrefillAttentionPricer, PrefillRules, fit_quadratic
@@ -31,8 +34,8 @@ def cells(batches=(1, 2, 4), lengths=LENGTHS):
     return {(b, s): b * quadratic_ms(s) for b in batches for s in lengths}
 
 
-def pricer(cells_, *, allow=False, **slice_):
-    rules = PrefillRules(LENGTH_BANDS, BATCH_BANDS, allow_extrapolation=allow)
+def pricer(cells_, *, allow=False, roofline=lambda _: None, **slice_):
+    rules = PrefillRules(LENGTH_BANDS, BATCH_BANDS, allow_extrapolation=allow, roofline=roofline)
     return PrefillAttentionPricer(attention_table(cells_, **{"attn": "fp8", **slice_}), rules)
 
 
@@ -81,6 +84,26 @@ def test_a_chunk_after_cached_tokens_costs_no_less_than_without_them():
     assert pricer(flat).price(ask(1, 500, past=500)).time_ms == 1.0
 
 
+def test_a_chunk_after_cached_tokens_costs_no_less_than_reading_them():
+    """1,000 tokens of one KV head of 128 in FP8 are 256,000 bytes a sequence, and 1 more is written."""
+    slow = RooflinePricer(load_system("l40s").model_copy(update={"memory_bandwidth_bytes_per_s": 1e6})).without_launch
+    rows = cells() | {(b, 1): 0.001 for b in (1, 2, 4)}
+    alone = pricer(rows, roofline=slow).price(ask(2, 1))
+    assert alone.time_ms == 0.001
+    price = pricer(rows, roofline=slow).price(ask(2, 1, past=999))
+    # Q and O of 8 heads, K and V of one, in bf16.
+    moved = 2 * (1000 * 2 * 128 + 2 * 128 * (2 * 8 + 2 * 1))
+    assert (price.time_ms, price.source) == (pytest.approx(moved / 1e6 * 1000), "formula")
+    assert "its share of the query-key pairs; no less than its roofline, 521.2 ms" in price.note
+    assert price.note.endswith("to move 5.12e+05 bytes of KV beside the rest")
+
+
+def test_a_chunk_above_its_roofline_does_not_mention_it():
+    fast = RooflinePricer(load_system("b200_sxm")).without_launch
+    price = pricer(cells(), roofline=fast).price(ask(1, 1000, past=1000))
+    assert price == pricer(cells()).price(ask(1, 1000, past=1000))
+
+
 def test_a_window_reduces_the_pairs():
     # 1000 queries that see 500 tokens each, of the 500²/2 + 1500·500 pairs of a whole prompt of 2000.
     price = pricer(cells(), window=500).price(ask(1, 1000, past=1000, window=500))
@@ -124,7 +147,7 @@ def test_a_chunk_whose_whole_prompt_is_extrapolated_is_extrapolated():
         (ask(1, 1000, kv_format="bf16"), "unsupported", "there are fp8 KV"),
         (ask(1, 1000, head_dim=96), "unsupported", "nearest: 8:1 x 128"),
         (ask(1, 1000, window=128), "unsupported", "no rows with a window of 128"),
-        (ask(0, 1000), "refused", "must be positive"),
+        (ask(0, 1000), "refused", "batch 0 is outside the measured batches, 1 to 4"),
         (ask(1, 499), "refused", "rows at batch 1 have ISL 500 to 4000, not 499"),
         (ask(5, 1000), "refused", "batch 5 is outside the measured batches, 1 to 4"),
         (ask(3, 8000), "refused", "batch 3 is none of 1, 2, 4"),
@@ -178,6 +201,44 @@ def test_published_rows_come_back_bit_for_bit(system):
         for row in rows
     ]
     assert [price.time_ms for price in TablesPricer(system).price(kernels)] == [row["latency"] for row in rows]
+
+
+def test_one_token_after_15000_takes_as_long_as_reading_the_cache(h200):
+    """4 · 15,000 tokens of 64 heads of 128, K and V in bf16: 1.966 GB at 4.8 TB/s, 0.4096 ms."""
+    [price] = h200.price([PrefillAttention(4, 1, 15000, 64, 64, 128, "bf16", "bf16")])
+    assert price.time_ms == pytest.approx(0.4096, rel=1e-3)
+    assert price.source == "formula"
+    assert "no less than its roofline" in price.note
+
+
+@pytest.mark.parametrize("system", ["a100_sxm", "b200_sxm", "b300_sxm", "h200_sxm", "l40s", "rtx_pro_6000_server"])
+@settings(deadline=None, max_examples=150)
+@given(
+    batch=st.integers(1, 128), chunk=st.integers(1, 4096), past=st.integers(1, 30000),
+    window=st.sampled_from([0, 4096]),
+    heads=st.sampled_from([(64, 64), (64, 8), (8, 1), (32, 32), (12, 1)]), head_dim=st.sampled_from([64, 128, 256]),
+    formats=st.sampled_from([("bf16", "bf16"), ("bf16", "fp8"), ("fp8", "fp8")]), mla=st.booleans(),
+)  # fmt: skip
+def test_no_chunk_after_cached_tokens_is_below_its_roofline(
+    system, batch, chunk, past, window, heads, head_dim, formats, mla
+):
+    kernel = PrefillAttention(batch, chunk, past, *heads, head_dim, *formats, window=window)
+    if mla:
+        kernel = PrefillAttention(batch, chunk, past, heads[0], heads[0], 192, "bf16", formats[1], value_dim=128)
+    [price] = far(system).price([kernel])
+    if price.time_ms is not None:
+        hardware = load_system(system)
+        key_and_value = kernel.head_dim + (kernel.value_dim or kernel.head_dim)
+        seen = min(past, window) if window and not mla else past
+        kv_bytes = {"bf16": 2, "fp8": 1}[kernel.kv_format] * key_and_value * kernel.kv_heads * (seen + chunk)
+        assert price.time_ms >= batch * kv_bytes / hardware.memory_bandwidth_bytes_per_s * 1000
+        assert price.time_ms >= kernel.flops / hardware.peak_flop_per_s[kernel.attn_format] * 1000
+        assert price.source in {"formula", "extrapolated"}
+
+
+@cache
+def far(system):
+    return TablesPricer(system, allow_extrapolation=True)
 
 
 GRID = (1, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 10240, 12288, 16384)

@@ -10,7 +10,17 @@ import pytest
 import yaml
 
 import harness
-from harness.cost.ops import BatchedGemm, DecodeAttention, Elementwise, Gemm, Moe, PrefillAttention
+from harness.cost.ops import (
+    AllReduce,
+    BatchedGemm,
+    DecodeAttention,
+    Elementwise,
+    ExpertDispatch,
+    Gemm,
+    Moe,
+    PointToPoint,
+    PrefillAttention,
+)
 from harness.errors import UsageError
 from harness.pricing.tables import TablesPricer, tabled_systems, tables_available
 from harness.pricing.tables.availability import _python_remark
@@ -27,6 +37,12 @@ MIXED = [
     DecodeAttention(8, 12000, 64, 16, 128, "fp8"),
     BatchedGemm(128, 8, 512, 128),
     Gemm(64, 128256, 4096, "bf16"),
+    DecodeAttention(8, 8192, 64, 8, 128, "fp8", query_len=4),
+    DecodeAttention(8, 8192, 128, 1, 576, "fp8", value_dim=512, latent=True),
+    PrefillAttention(1, 4096, 0, 128, 128, 192, "bf16", "fp8", value_dim=128),
+    AllReduce(65536, 8),
+    ExpertDispatch(64, 7168, 8, 256, 8, "nvfp4"),
+    PointToPoint(65536, 16),
 ]
 
 
@@ -49,9 +65,8 @@ def test_a_price_has_a_time_or_a_refusal():
 
 @pytest.mark.tables
 def test_kernels_without_a_table_are_unsupported():
-    elementwise, batched = TablesPricer("h200_sxm").price([Elementwise(1e6), BatchedGemm(128, 8, 512, 128)])
-    assert (elementwise.refusal, elementwise.note) == ("unsupported", "no table; priced by the roofline")
-    assert (batched.refusal, batched.time_ms) == ("unsupported", None)
+    price = TablesPricer("h200_sxm").price([Elementwise(1e6)])[0]
+    assert (price.refusal, price.note) == ("unsupported", "no table; priced by the roofline")
 
 
 @pytest.mark.tables

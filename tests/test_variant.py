@@ -54,6 +54,16 @@ def test_every_finding_comes_at_once() -> None:
         ({"ffn": 0}, "ffn is 0 but 32 layers have a dense FFN"),
         ({"experts": {"count": 4, "top_k": 8, "inter": 1}}, "top_k 8 is more than the 4 experts there are"),
         ({"experts": {"count": 8, "top_k": 1, "inter": 1, "dense_layers": 40}}, "dense_layers 40 is more than"),
+        ({"hidden": 2**40 + 1}, r"hidden: .* less than or equal to 1099511627776 \(found 1099511627777\)"),
+        ({"q_heads": 65_537}, r"q_heads: .* less than or equal to 65536 \(found 65537\)"),
+        ({"layers": 10_001}, r"layers: .* less than or equal to 10000 \(found 10001\)"),
+        ({"layers": "8"}, r"layers: Input should be a valid integer \(found '8'\)"),
+        ({"layers": True}, r"layers: Input should be a valid integer \(found True\)"),
+        ({"layers": 8.0}, r"layers: Input should be a valid integer \(found 8.0\)"),
+        ({"gated_ffn": 1}, r"gated_ffn: Input should be a valid boolean \(found 1\)"),
+        ({"name": "two\nlines"}, "name: a name has no line breaks and no control characters"),
+        ({"name": " "}, "name: a name has to be there"),
+        ({"name": "x" * 201}, "name: 201 characters are too many for a name; 200 are the limit"),
     ],
 )
 def test_what_contradicts_itself_is_refused(change: dict[str, object], message: str) -> None:
@@ -63,11 +73,9 @@ def test_what_contradicts_itself_is_refused(change: dict[str, object], message: 
 
 shapes = st.fixed_dictionaries(
     {
-        **{
-            name: st.integers(1, 65536)
-            for name in ("layers", "hidden", "q_heads", "kv_heads", "head_dim", "ffn", "vocab")
-        },
-        "name": st.text(min_size=1),
+        **{name: st.integers(1, 65536) for name in ("hidden", "q_heads", "kv_heads", "head_dim", "ffn", "vocab")},
+        "layers": st.integers(1, 10_000),
+        "name": st.text(min_size=1, max_size=200).filter(lambda text: text.strip() and text.isprintable()),
         "window": st.integers(1, 8192),
         "attention": st.just(("full",)) | st.just(("sliding",)),
         "kv_format": st.sampled_from(["bf16", "fp8", "nvfp4"]),

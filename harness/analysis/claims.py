@@ -6,6 +6,7 @@ What decides is in three steps, the same for every kind (see `harness.analysis.k
    itself leaves out (`skipped`) are not needed. The verdict is `cannot tell`, and says which rows and why, where a
    value that the claim names is not in the sweep, where a needed row has no number (refused, unsupported, rejected …),
    where one is confounded as the claim declares, or where one beats its roofline by more than the scatter allowed.
+   Rows that the roofline answered decide nothing: it is arithmetic, and no evidence about kernels.
 2. Rows that differ only in the axis form a group. Each group gives readings; where `median_over` names coordinates, the
    median over them is taken of each reading, never of times.
 3. One group that contradicts contradicts the claim; it is supported when every group supports it.
@@ -16,15 +17,17 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.caveats import caveats_of
 from harness.analysis.frame import measured, place_of, placed
-from harness.analysis.kinds import Item, Kind, Outcome, SaturationKind, all_of, kind_of
+from harness.analysis.gains import SaturationKind
+from harness.analysis.kinds import Kind, kind_of
+from harness.analysis.obstacles import Obstacle, obstacles_of, row_matches
+from harness.analysis.readings import Item, Outcome, all_of
 from harness.analysis.words import amount, listed, number, percent, place_text, symbol
 from harness.spec.axes import Scalar
-from harness.spec.claims import HIGHER_IS_BETTER, BestAt, Claim, Quantity
-from harness.spec.expand import matches
+from harness.spec.claims import BestAt, Claim, Quantity
 from harness.spec.study import Study
 
 if TYPE_CHECKING:
@@ -56,8 +59,18 @@ class Verdict:
     kind: str
     system: str
     verdict: Outcome
+    key: str
+    """The number to remember, `1.67×, 1.39×`; empty where there is none."""
+    what: str
+    """What that number is: `gain, G 8 → 16, 16 → 32`."""
+    where: str
+    """The coordinates at which it holds."""
     finding: str
-    """One sentence with the numbers, their units and the coordinates at which they hold."""
+    """In words, with the numbers, their units and the coordinates at which they hold."""
+    reason: str
+    """In a few words why the rows cannot tell; empty for the other verdicts."""
+    caveats: tuple[str, ...]
+    """How many of the deciding rows carry which flag."""
     threshold: str
     """As written in the study, readable."""
     figures: tuple[Figure, ...]
@@ -115,18 +128,17 @@ class _Judged:
         """The verdict of one system; `rows` are of any status, `values` those that have the quantity."""
         claim = self.claim
         looked_at = [row for row in values if row["system"] == system and self._belongs(row)]
-        deciding = [row for row in looked_at if _matches(claim.judge_at, row)]
-        here = [row for row in rows if row["system"] == system and row["status"] != "skipped" and self._belongs(row)]
-        needed = [row for row in here if _matches(claim.judge_at, row)]
+        deciding = [row for row in looked_at if row_matches(claim.judge_at, row)]
+        mine = [row for row in rows if row["system"] == system and row["status"] != "skipped"]
+        needed = [row for row in mine if self._belongs(row) and row_matches(claim.judge_at, row)]
         groups, shown = self._groups(deciding), self._groups(looked_at)
         outcomes = {group.place: self.kind.decide(group.readings()) for group in groups}
-        verdict = all_of(outcomes.values()) if outcomes else "cannot tell"
-        text = self._text(groups, outcomes) or "the rows hold no two values to compare"
-        obstacles = [*self._absent(needed), *self._without_number(needed, deciding), *self._doubtful(deciding)]
-        if obstacles:
-            verdict = "cannot tell"
-            text = f"cannot tell: {listed(obstacles)}" + (f". The rows there are read: {text}" if groups else "")
-        sentences = (text[0].upper() + text[1:] if obstacles else text, self._shown_text(groups, shown))
+        obstacles = obstacles_of(claim, self.kind.only, self.names, mine, needed, deciding)
+        modelled = any(row["provenance"] == "modelled" for row in needed)
+        verdict, reason = self._outcome(outcomes, obstacles, modelled=modelled)
+        caveats = caveats_of(deciding) if groups else ()
+        note = "" if modelled else self.claim.shown_note
+        sentences = (self._said(groups, outcomes, obstacles, modelled), *caveats, self._shown_text(groups, shown, note))
         return Verdict(
             study=self.study.name,
             claim_id=claim.id,
@@ -135,17 +147,51 @@ class _Judged:
             kind=claim.kind,
             system=system,
             verdict=verdict,
+            key=self.kind.key([group.readings() for group in groups]) if groups else "",
+            what=self.kind.what(groups[0].readings()) if groups else "",
+            where=_common_place(groups),
             finding=". ".join(sentence for sentence in sentences if sentence) + ".",
+            reason=reason,
+            caveats=caveats,
             threshold=self._threshold(),
             figures=tuple(self._figures(groups, shown)),
             attempt_ids=tuple(dict.fromkeys(row["attempt_id"] for row in deciding)),
         )
 
+    def _outcome(
+        self, outcomes: Mapping[Place, Outcome], obstacles: Sequence[Obstacle], *, modelled: bool
+    ) -> tuple[Outcome, str]:
+        """The verdict, and in a few words why there is none."""
+        if modelled:
+            return "cannot tell", "roofline only"
+        if obstacles:
+            return "cannot tell", obstacles[0].short
+        if not outcomes:
+            return "cannot tell", "no two values to compare"
+        verdict = all_of(outcomes.values())
+        return verdict, "within the scatter of the threshold" if verdict == "cannot tell" else ""
+
+    def _said(
+        self,
+        groups: Sequence[_Group],
+        outcomes: Mapping[Place, Outcome],
+        obstacles: Sequence[Obstacle],
+        modelled: bool,
+    ) -> str:
+        """What the deciding rows read, behind what keeps them from deciding."""
+        read = self._text(groups, outcomes)
+        why = listed([one.text for one in obstacles])
+        if modelled:
+            return f"roofline only: {'. '.join(text for text in (read, why) if text) or 'no two values to compare'}"
+        if obstacles:
+            return f"Cannot tell: {why}" + (f". The rows there are read: {read}" if read else "")
+        return read or "the rows hold no two values to compare"
+
     def _belongs(self, row: Row) -> bool:
         """Whether the claim looks at a row, whatever its status."""
         label = row.get(self.claim.axis)
         wanted = self.kind.only
-        return label is not None and (not wanted or label in wanted) and _matches(self.claim.where, row)
+        return label is not None and (not wanted or label in wanted) and row_matches(self.claim.where, row)
 
     def _groups(self, rows: Iterable[Row]) -> list[_Group]:
         """Groups with at least one reading."""
@@ -155,43 +201,6 @@ class _Judged:
             place = tuple(pair for pair in fine if pair[0] not in self.claim.median_over)
             groups.setdefault(place, _Group(place, self.kind)).add(fine, row[self.claim.axis], row["value"])
         return [group for group in groups.values() if group.readings()]
-
-    def _absent(self, needed: Sequence[Row]) -> Iterator[str]:
-        """Values that the claim names and the sweep does not hold."""
-        claim = self.claim
-        named = {name: _labels(labels) for name, labels in {**claim.where, **claim.judge_at}.items()}
-        own = claim.values if isinstance(claim, BestAt) else self.kind.only
-        named[claim.axis] = (*named.get(claim.axis, ()), *own)
-        for name, labels in named.items():
-            there = {row.get(name) for row in needed}
-            for label in dict.fromkeys(labels):
-                if label not in there:
-                    yield f"the sweep has no row at {place_text({name: label}) or f'{name} {label}'}"
-
-    def _without_number(self, needed: Sequence[Row], deciding: Sequence[Row]) -> Iterator[str]:
-        have = {row["attempt_id"] for row in deciding}
-        lacking: dict[str, list[str]] = {}
-        for row in needed:
-            if row["attempt_id"] not in have:
-                why = f"it has no {self.claim.quantity.what}"
-                if row["status"] != "ok":
-                    why = f"{row['status']}: {shorten(row['reason'] or 'no reason given', 160, placeholder=' …')}"
-                lacking.setdefault(why, []).append(place_text(place_of(row, self.names)))
-        for why, places in lacking.items():
-            yield f"no number at {listed(places, 3)} ({why})"
-
-    def _doubtful(self, deciding: Sequence[Row]) -> Iterator[str]:
-        """Rows that the study calls confounded, and rows faster than any kernel can be."""
-        for confounder in self.claim.confounders:
-            if any(_matches(confounder.when, row) for row in deciding):
-                yield f"confounded: {confounder.reason}"
-        measure, room = self.claim.quantity.measure, 1 + self.claim.scatter_pct / 100
-        for row in deciding:
-            value, limit = row["value"], row["roofline"]
-            too_good = value > limit * room if measure in HIGHER_IS_BETTER else value * room < limit
-            if too_good:
-                what = f"{amount(value, measure)} at {place_text(place_of(row, self.names))}"
-                yield f"{what} is beyond its roofline, {amount(limit, measure)}, so it cannot be what it says"
 
     def _text(self, groups: Sequence[_Group], outcomes: Mapping[Place, Outcome]) -> str:
         """What the deciding groups read, the least favourable first."""
@@ -211,12 +220,12 @@ class _Judged:
         spread = self._range([value for readings in singles for value in readings.values()])
         return f"{text} ({self._medians()}; single ones {spread})"
 
-    def _shown_text(self, groups: Sequence[_Group], shown: Sequence[_Group]) -> str:
+    def _shown_text(self, groups: Sequence[_Group], shown: Sequence[_Group], note: str) -> str:
         judged = {group.place for group in groups}
         rest = [group for group in shown if group.place not in judged]
         if isinstance(self.claim, BestAt):
             return ""  # times worse than the best, of all values together, tell nothing
-        note = f"Shown beside it, {self.claim.shown_note}" if self.claim.shown_note else "Shown beside it"
+        note = f"Shown beside it, {note}" if note else "Shown beside it"
         if rest and isinstance(self.kind, SaturationKind):
             return f"{note}: {listed([_joined(place_text(one.place), self.kind.ends(one.readings())) for one in rest])}"
         singles = [value for group in rest for _, readings in group.singles() for value in readings.values()]
@@ -255,6 +264,15 @@ class _Judged:
         return "; ".join([*parts, self._medians()] if self.claim.median_over else parts)
 
 
+def _common_place(groups: Sequence[_Group]) -> str:
+    """The places of all groups in one, `b 1/8, KVSL 32768`."""
+    merged: dict[str, dict[Any, None]] = {}
+    for group in groups:
+        for name, value in group.place:
+            merged.setdefault(name, {})[value] = None
+    return place_text({name: list(values) for name, values in merged.items() if list(values) != [""]})
+
+
 def _joined(place: str, text: str) -> str:
     return f"{place}: {text}" if place else text
 
@@ -264,14 +282,3 @@ def _in_order(values: Mapping[Scalar, float]) -> dict[Scalar, float]:
     if any(isinstance(label, str) for label in values):
         return dict(values)
     return dict(sorted(values.items(), key=lambda pair: float(pair[0])))
-
-
-def _labels(labels: Any) -> tuple[Any, ...]:
-    return tuple(labels) if isinstance(labels, list | tuple) else (labels,)
-
-
-def _matches(when: Mapping[str, Any], row: Row) -> bool:
-    """Whether a row lies at `when`; of its flags one match is enough."""
-    if "flags" in when and not set(_labels(when["flags"])) & set(row["flags"]):
-        return False
-    return matches({name: wanted for name, wanted in when.items() if name != "flags"}, row)

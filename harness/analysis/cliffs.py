@@ -9,18 +9,21 @@ roofline may still grow with its work. The step's excess is r/q. A step is a cli
     added time ≥ 5 % of the case at the low end (`LEAST_SHARE`): an op beneath notice makes no cliff.
 
 Only cases with a number count, so the edge lies in (low, high]: somewhere above `low`, at most at `high`.
+
+How high a cliff is has one definition everywhere (`Cliff.size`): r where the work stays as it is (q ≤ 1.05, as between
+two group sizes of the same query heads), and r/q, "beyond its work", where it does not (as between two group sizes of
+the same KV heads, which have more query heads to serve).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.frame import PLACE, place_of, placed
 from harness.analysis.words import number, place_text, symbol
-from harness.results.metrics import significant
 from harness.spec.study import Study
 
 if TYPE_CHECKING:
@@ -29,14 +32,16 @@ if TYPE_CHECKING:
 LEAST_EXCESS = 2.0
 OVER_NEIGHBOURS = 2.0
 LEAST_SHARE = 0.05
+#: Work that grows by no more than this is the same work.
+SAME_WORK = 1.05
 
 Row = dict[str, Any]
 Place = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cliff:
-    """One step down: one op, between two neighbouring cases."""
+    """One step down, between two neighbouring cases."""
 
     study: str
     series: str
@@ -48,66 +53,64 @@ class Cliff:
     """The edge lies in (low, high]."""
     factor: float
     """Time of the op at `high` over its time at `low`."""
+    explained: float
+    """How much of that its work explains, as a factor."""
     op: str
-    """The op whose time changed most."""
-    where: str
+    """The op that adds most time."""
+    ops: tuple[tuple[str, float], ...]
+    """Every op that breaks here and its size, that one first."""
+    heads: tuple[str, str]
+    """Query and KV heads at `low` and at `high`: `64:2`, `64:1`."""
+    place: Place
     """The other coordinates."""
     time_ms_low: float
     """One execution of the op."""
     time_ms_high: float
     attempt_ids: tuple[str, ...]
-    text: str
 
+    @property
+    def same_work(self) -> bool:
+        """Whether both sides do the same work, so that the factor needs no explanation."""
+        return self.explained <= SAME_WORK
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """Cliffs of one op on one axis that share an edge, over all series and coordinates at which they were seen."""
+    @property
+    def size(self) -> float:
+        """The factor at the same work; else what of it the work does not explain."""
+        return self.factor if self.same_work else self.factor / self.explained
 
-    study: str
-    system: str
-    phase: str
-    axis: str
-    low: float
-    high: float
-    op: str
-    cliffs: tuple[Cliff, ...]
-    text: str
+    @property
+    def size_text(self) -> str:
+        """`×40.2`, or `×20.1 beyond its work`."""
+        return f"×{number(self.size)}" + ("" if self.same_work else " beyond its work")
+
+    @property
+    def where(self) -> str:
+        """The other coordinates, readable; the series is told apart."""
+        return place_text(pair for pair in self.place if pair[0] not in PLACE)
+
+    @property
+    def step(self) -> str:
+        """`from G 32 to 64 (64:2 → 64:1 heads)`."""
+        heads = "" if self.heads[0] == self.heads[1] else f" ({self.heads[0]} → {self.heads[1]} heads)"
+        return f"from {symbol(self.axis)} {self.low:g} to {self.high:g}{heads}"
 
 
 def cliffs(study: Study, records: pd.DataFrame, ops: pd.DataFrame) -> list[Cliff]:
-    """Return every cliff of a study, system by system, the largest factor of an edge first."""
+    """Return every cliff of a study, system by system; of one interval those of equal work first, the largest first."""
     table, names = placed(study, records)
     rows: list[Row] = table[table["status"] == "ok"].to_dict("records")
-    priced = _ops_of(ops, {row["attempt_id"] for row in rows})
+    priced = ops_by_attempt(ops, {row["attempt_id"] for row in rows})
     found = [
         cliff
         for axis in names
-        for place, line in _lines(rows, names, axis).items()
+        for place, line in lines_along(rows, names, axis).items()
         for cliff in _on_line(study.name, axis, place, line, priced)
     ]
-    return sorted(found, key=lambda one: (one.system, one.phase, one.axis, one.low, -one.factor))
-
-
-def edges(found: Iterable[Cliff]) -> list[Edge]:
-    """Merge cliffs of the same op, axis, phase and system whose intervals overlap; their edge lies in all of them."""
-
-    def kind(one: Cliff) -> tuple[str, str, str, str, str]:
-        return one.study, one.system, one.phase, one.axis, one.op
-
-    merged: list[Edge] = []
-    for key, group in groupby(sorted(found, key=lambda one: (*kind(one), one.low, one.high)), key=kind):
-        pending: list[Cliff] = []
-        for one in group:
-            if pending and one.low >= min(other.high for other in pending):
-                merged.append(_edge(key, pending))
-                pending = []
-            pending.append(one)
-        merged.append(_edge(key, pending))
-    return merged
+    return sorted(found, key=lambda one: (one.system, one.phase, one.axis, one.low, not one.same_work, -one.size))
 
 
 @dataclass(frozen=True, slots=True)
-class _Op:
+class PricedOp:
     """One op of one case, all executions."""
 
     time_us: float
@@ -116,8 +119,8 @@ class _Op:
     hbm_bytes: float
     count: int
 
-    def __add__(self, other: _Op) -> _Op:
-        return _Op(
+    def __add__(self, other: PricedOp) -> PricedOp:
+        return PricedOp(
             self.time_us + other.time_us,
             self.roofline_us + other.roofline_us,
             self.flops + other.flops,
@@ -125,29 +128,33 @@ class _Op:
             self.count + other.count,
         )
 
-    def explained(self, before: _Op) -> float:
-        """How much the op may grow from `before`: the largest change of its roofline, FLOPs and bytes."""
+    def growth(self, before: PricedOp) -> tuple[float, ...]:
+        """The changes of its roofline, FLOPs and bytes from `before`, as factors."""
         pairs = [(getattr(self, name), getattr(before, name)) for name in ("roofline_us", "flops", "hbm_bytes")]
-        return max((after / earlier for after, earlier in pairs if earlier), default=1.0)
+        return tuple(after / earlier for after, earlier in pairs if earlier)
+
+    def explained(self, before: PricedOp) -> float:
+        """How much the op may grow from `before`: the largest of these changes."""
+        return max(self.growth(before), default=1.0)
 
 
-_Ops = Mapping[str, _Op]
+Ops = Mapping[str, PricedOp]
 
 
-def _ops_of(ops: pd.DataFrame, attempts: set[str]) -> dict[str, dict[str, _Op]]:
+def ops_by_attempt(ops: pd.DataFrame, attempts: set[str]) -> dict[str, dict[str, PricedOp]]:
     """Attempt → op → what it takes."""
-    found: dict[str, dict[str, _Op]] = {}
+    found: dict[str, dict[str, PricedOp]] = {}
     columns = ["attempt_id", "op", "time_us", "roofline_us", "flops", "hbm_bytes", "count"]
     for attempt, name, *sizes, count in ops[ops["roofline_us"].notna()][columns].itertuples(index=False, name=None):
         if attempt in attempts:
             time_us, roofline_us, flops, hbm_bytes = (count * size for size in sizes)
-            op = _Op(time_us, roofline_us, flops, hbm_bytes, count)
+            op = PricedOp(time_us, roofline_us, flops, hbm_bytes, count)
             mine = found.setdefault(attempt, {})
             mine[name] = mine[name] + op if name in mine else op
     return found
 
 
-def _lines(rows: list[Row], names: list[str], axis: str) -> dict[Place, list[Row]]:
+def lines_along(rows: list[Row], names: list[str], axis: str) -> dict[Place, list[Row]]:
     """Cases that differ only in a numeric axis, in its order."""
     lines: dict[Place, list[Row]] = {}
     for row in rows:
@@ -156,7 +163,7 @@ def _lines(rows: list[Row], names: list[str], axis: str) -> dict[Place, list[Row
     return {place: sorted(line, key=lambda row: float(row[axis])) for place, line in lines.items() if len(line) > 1}
 
 
-def _on_line(study: str, axis: str, place: Place, line: list[Row], ops: Mapping[str, _Ops]) -> Iterator[Cliff]:
+def _on_line(study: str, axis: str, place: Place, line: list[Row], ops: Mapping[str, Ops]) -> Iterator[Cliff]:
     steps = [(low, high) for low, high in pairwise(line) if low["attempt_id"] in ops and high["attempt_id"] in ops]
     excesses = [_excesses(ops[low["attempt_id"]], ops[high["attempt_id"]]) for low, high in steps]
     for at, (low, high) in enumerate(steps):
@@ -170,11 +177,11 @@ def _on_line(study: str, axis: str, place: Place, line: list[Row], ops: Mapping[
             and after[name].time_us - before[name].time_us >= LEAST_SHARE * total_us
         ]
         if broken:
-            name = max(broken, key=lambda name: after[name].time_us - before[name].time_us)
-            yield _cliff(study, axis, place, (low, high), name, (before[name], after[name]))
+            broken.sort(key=lambda name: before[name].time_us - after[name].time_us)
+            yield _cliff(study, axis, place, (low, high), {name: (before[name], after[name]) for name in broken})
 
 
-def _excesses(before: _Ops, after: _Ops) -> dict[str, float]:
+def _excesses(before: Ops, after: Ops) -> dict[str, float]:
     """Op → how far its time changed beyond what explains it."""
     return {
         name: after[name].time_us / op.time_us / after[name].explained(op)
@@ -183,16 +190,12 @@ def _excesses(before: _Ops, after: _Ops) -> dict[str, float]:
     }
 
 
-def _cliff(study: str, axis: str, place: Place, step: tuple[Row, Row], name: str, ops: tuple[_Op, _Op]) -> Cliff:
+def _cliff(
+    study: str, axis: str, place: Place, step: tuple[Row, Row], broken: Mapping[str, tuple[PricedOp, PricedOp]]
+) -> Cliff:
     low, high = step
-    low_us, high_us = (op.time_us / op.count for op in ops)
-    where = place_text(pair for pair in place if pair[0] not in PLACE)
-    factor = high_us / low_us
-    text = (
-        f"{name} takes {number(factor)} times as long at {symbol(axis)} {high[axis]} as at {low[axis]}"
-        + (f" ({where})" if where else "")
-        + f": {number(low_us)} → {number(high_us)} µs, where its work explains {number(ops[1].explained(ops[0]))} times"
-    )
+    name, (before, after) = next(iter(broken.items()))
+    low_us, high_us = (op.time_us / op.count for op in (before, after))
     return Cliff(
         study=study,
         series=low["series"],
@@ -201,32 +204,18 @@ def _cliff(study: str, axis: str, place: Place, step: tuple[Row, Row], name: str
         axis=axis,
         low=float(low[axis]),
         high=float(high[axis]),
-        factor=factor,
+        factor=high_us / low_us,
+        explained=after.explained(before),
         op=name,
-        where=where,
+        ops=tuple((op, _size(*times)) for op, times in broken.items()),
+        heads=(low["heads"], high["heads"]),
+        place=place,
         time_ms_low=low_us / 1000,
         time_ms_high=high_us / 1000,
         attempt_ids=(low["attempt_id"], high["attempt_id"]),
-        text=text,
     )
 
 
-def _edge(key: tuple[str, str, str, str, str], members: list[Cliff]) -> Edge:
-    study, system, phase, axis, op = key
-    ranked = sorted(members, key=lambda one: -one.factor)
-    low, high = max(one.low for one in members), min(one.high for one in members)
-    least, most = number(ranked[-1].factor), number(ranked[0].factor)
-    factors = most if least == most else f"{least} to {most}"
-    worst = ranked[0]
-    at = ", ".join(part for part in (worst.series, worst.where) if part)
-    text = (
-        f"{phase}: {op} breaks at {symbol(axis)} within ({low:g}, {high:g}], {factors} times slower in {len(members)} "
-        f"{'pair' if len(members) == 1 else 'pairs'} of cases; worst at {at or 'the only point'}: "
-        f"{_ms(worst.time_ms_low)} → {_ms(worst.time_ms_high)} ms from {symbol(axis)} {worst.low:g} to {worst.high:g}"
-    )
-    return Edge(study, system, phase, axis, low, high, op, tuple(ranked), text)
-
-
-def _ms(time_ms: float) -> str:
-    """To a tenth of a microsecond, which is what the tables resolve; to four digits above a millisecond."""
-    return f"{time_ms:.4f}" if time_ms < 1 else significant(time_ms)
+def _size(before: PricedOp, after: PricedOp) -> float:
+    factor, explained = after.time_us / before.time_us, after.explained(before)
+    return factor if explained <= SAME_WORK else factor / explained

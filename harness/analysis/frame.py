@@ -54,13 +54,17 @@ def observations(frames: Frames | tuple[pd.DataFrame, pd.DataFrame], study: Stud
 
 
 def placed(study: Study, records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Rows of `study` of any status with their coordinates as columns of Python values, and the names of those."""
+    """Rows of `study` of any status with their coordinates as columns of Python values, and the names of those.
+
+    `heads` are the query and KV heads of the model, `64:8`.
+    """
     import pandas as pd
 
     own = records[records["study"] == study.name]
     places = [json.loads(text) for text in own["coordinates"]]
     names = list(dict.fromkeys(name for place in places for name in place))
     table = own[[*_RECORD_FACTS, *PLACE]].reset_index(drop=True)
+    table["heads"] = [f"{query}:{kv}" for query, kv in zip(own["q_heads"], own["kv_heads"], strict=True)]
     for name in names:
         table[name] = pd.Series([place.get(name) for place in places], dtype=object)
     return table, names

@@ -22,10 +22,25 @@ best_at            how many times worse each value is than the best one. The cla
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Protocol
 
+from harness.analysis.gains import GainKind, SaturationKind
+from harness.analysis.readings import (
+    Amounts,
+    Item,
+    Outcome,
+    Readings,
+    Values,
+    all_of,
+    bound_text,
+    chain_text,
+    range_text,
+    step_text,
+    times_text,
+    within_bound,
+)
 from harness.analysis.words import number, percent, symbol
 from harness.spec.axes import Scalar
 from harness.spec.claims import (
@@ -38,15 +53,6 @@ from harness.spec.claims import (
     Ratio,
     Saturation,
 )
-
-Outcome = Literal["supports", "contradicts", "cannot tell"]
-
-#: Where on the axis a reading was taken: a pair, one value, or () for the whole axis.
-Item = tuple[Scalar, ...]
-Values = Mapping[Scalar, float]
-Readings = Mapping[Item, float]
-#: Axis value → its quantity with unit; empty where readings are medians.
-Amounts = Mapping[Scalar, str]
 
 
 class Kind(Protocol):
@@ -74,6 +80,14 @@ class Kind(Protocol):
         """What one reading is."""
         ...
 
+    def what(self, readings: Readings) -> str:
+        """What the readings are: `gain, G 8 → 16, 16 → 32`."""
+        ...
+
+    def key(self, groups: Sequence[Readings]) -> str:
+        """The number to remember, of one group or of several: `1.67×, 1.39×`, `1.9 % to 4.0 %`."""
+        ...
+
     def text(self, readings: Readings, amounts: Amounts) -> str:
         """The readings in words."""
         ...
@@ -86,28 +100,10 @@ def kind_of(claim: Claim) -> Kind:
     if isinstance(claim, Exponent):
         return _Exponent(claim)
     if isinstance(claim, GainPerDoubling):
-        return _Gain(claim)
+        return GainKind(claim)
     if isinstance(claim, Saturation):
         return SaturationKind(claim)
     return _Best(claim) if isinstance(claim, BestAt) else _Ratio(claim)
-
-
-def all_of(outcomes: Iterable[Outcome]) -> Outcome:
-    """One contradiction contradicts; support needs every part to support."""
-    found = set(outcomes)
-    if "contradicts" in found:
-        return "contradicts"
-    return "supports" if found == {"supports"} else "cannot tell"
-
-
-def within_bound(value: float, at_least: float | None, at_most: float | None, scatter: float) -> Outcome:
-    """Compare a factor with its bound, leaving out what lies within the scatter of it."""
-    if at_most is not None:
-        return within_bound(1 / value, 1 / at_most, None, scatter)
-    assert at_least is not None
-    if value >= at_least * (1 + scatter):
-        return "supports"
-    return "contradicts" if value < at_least / (1 + scatter) else "cannot tell"
 
 
 class _Flat:
@@ -130,8 +126,14 @@ class _Flat:
     def label(self, _: Item) -> str:
         return f"spread over {self.axis}"
 
+    def what(self, _: Readings) -> str:
+        return self.label(())
+
+    def key(self, groups: Sequence[Readings]) -> str:
+        return range_text(groups, percent)
+
     def text(self, readings: Readings, amounts: Amounts) -> str:
-        return f"spread over {self.axis} {percent(readings[()])}{_chain(amounts)}"
+        return f"spread over {self.axis} {percent(readings[()])}{chain_text(amounts)}"
 
 
 class _Exponent:
@@ -159,76 +161,17 @@ class _Exponent:
         return "contradicts" if distance > self.tolerance + uncertain else "cannot tell"
 
     def label(self, item: Item) -> str:
-        return f"exponent, {self.axis} {_step(item)}"
+        return f"exponent, {self.axis} {step_text(item)}"
+
+    def what(self, readings: Readings) -> str:
+        return f"exponent in {self.axis}, {', '.join(step_text(item) for item in readings)}"
+
+    def key(self, groups: Sequence[Readings]) -> str:
+        return range_text(groups, "{:.2f}".format)
 
     def text(self, readings: Readings, amounts: Amounts) -> str:
         slopes = ", ".join(f"{value:.2f} from {item[0]} to {item[1]}" for item, value in readings.items())
-        return f"exponent in {self.axis} {slopes}{_chain(amounts)}"
-
-
-class _Gain:
-    unit = "×"
-    only: tuple[Scalar, ...] = ()
-
-    def __init__(self, claim: GainPerDoubling | Saturation) -> None:
-        self.axis, self.scatter = symbol(claim.axis), claim.scatter_pct / 100
-        self.at_least, self.at_most = claim.at_least, claim.at_most
-        self.threshold = f"gain per doubling of {self.axis} {_bound_text(claim)}"
-        self.higher = claim.quantity.measure in HIGHER_IS_BETTER
-
-    def readings(self, values: Values) -> dict[Item, float]:
-        doubled = {x: 2 * x for x in values if not isinstance(x, str) and 2 * x in values}
-        return {
-            (x, twice): values[twice] / values[x] if self.higher else values[x] / values[twice]
-            for x, twice in doubled.items()
-        }
-
-    def decide(self, readings: Readings) -> Outcome:
-        return all_of(within_bound(gain, self.at_least, self.at_most, self.scatter) for gain in readings.values())
-
-    def label(self, item: Item) -> str:
-        return f"gain, {self.axis} {_step(item)}"
-
-    def text(self, readings: Readings, amounts: Amounts) -> str:
-        gains = ", ".join(f"{_step(item)} {number(gain)}×" for item, gain in readings.items())
-        return f"gain per doubling of {self.axis} {gains}{_chain(amounts)}"
-
-
-class SaturationKind(_Gain):
-    """Where gains end."""
-
-    def __init__(self, claim: Saturation) -> None:
-        super().__init__(claim)
-        self.least_gain = 1 + claim.gain_below_pct / 100
-        bound = f"{claim.at_most:g} or before" if claim.at_most else f"{claim.at_least:g} or after"
-        self.threshold = f"doublings stop gaining {claim.gain_below_pct:g} % at {self.axis} {bound}"
-
-    def interval(self, readings: Readings) -> tuple[float, float]:
-        """The axis value at which gains end: earliest and latest that the rows allow."""
-        sure = [float(high) for (_, high), gain in readings.items() if gain >= self.least_gain * (1 + self.scatter)]
-        open_too = [float(high) for (_, high), gain in readings.items() if gain >= self.least_gain]
-        first = min(float(low) for low, _ in readings)
-        return max(sure, default=first), max(open_too, default=first)
-
-    def decide(self, readings: Readings) -> Outcome:
-        earliest, latest = self.interval(readings)
-        if self.at_most is not None:
-            holds, fails = latest <= self.at_most, earliest > self.at_most
-        else:
-            assert self.at_least is not None
-            holds, fails = earliest >= self.at_least, latest < self.at_least
-        return "supports" if holds else "contradicts" if fails else "cannot tell"
-
-    def ends(self, readings: Readings) -> str:
-        """Where gains end."""
-        earliest, latest = self.interval(readings)
-        if earliest == max(float(high) for _, high in readings):
-            return f"gains up to {self.axis} {earliest:g}, the last one looked at"
-        where = f"{earliest:g}" if earliest == latest else f"between {earliest:g} and {latest:g}"
-        return f"gains end at {self.axis} {where}"
-
-    def text(self, readings: Readings, amounts: Amounts) -> str:
-        return f"{self.ends(readings)}: {super().text(readings, amounts)}"
+        return f"exponent in {self.axis} {slopes}{chain_text(amounts)}"
 
 
 class _Best:
@@ -257,6 +200,14 @@ class _Best:
     def label(self, item: Item) -> str:
         return f"times worse than the best, {self.axis} {item[0]}"
 
+    def what(self, readings: Readings) -> str:
+        return f"times worse than the best {self.axis} of {', '.join(str(x) for (x,) in readings)}"
+
+    def key(self, groups: Sequence[Readings]) -> str:
+        ranked = [sorted(readings.items(), key=lambda reading: reading[1]) for readings in groups]
+        best = " or ".join(dict.fromkeys(str(x) for ((x,), _), *_ in ranked))
+        return f"{best} best, next {range_text([dict([second]) for _, second, *_ in ranked], times_text)}"
+
     def text(self, readings: Readings, amounts: Amounts) -> str:
         ((best,), _), *rest = sorted(readings.items(), key=lambda reading: reading[1])
         amount = f" ({amounts[best]})" if amounts else ""
@@ -271,7 +222,7 @@ class _Ratio:
         self.axis, self.scatter = symbol(claim.axis), claim.scatter_pct / 100
         self.only: tuple[Scalar, ...] = (claim.value, claim.over)
         self.at_least, self.at_most = claim.at_least, claim.at_most
-        self.threshold = f"{self.label(self.only)} {_bound_text(claim)}"
+        self.threshold = f"{self.label(self.only)} {bound_text(claim.at_least, claim.at_most)}"
 
     def readings(self, values: Values) -> dict[Item, float]:
         value, over = self.only
@@ -283,18 +234,12 @@ class _Ratio:
     def label(self, item: Item) -> str:
         return f"{self.axis} {item[0]} over {item[1]}"
 
+    def what(self, _: Readings) -> str:
+        return self.label(self.only)
+
+    def key(self, groups: Sequence[Readings]) -> str:
+        return range_text(groups, times_text)
+
     def text(self, readings: Readings, amounts: Amounts) -> str:
         against = f" ({amounts[self.only[0]]} against {amounts[self.only[1]]})" if amounts else ""
         return f"{self.label(self.only)} is {number(readings[self.only])}×{against}"
-
-
-def _step(item: Item) -> str:
-    return f"{item[0]} → {item[1]}"
-
-
-def _chain(amounts: Amounts) -> str:
-    return f" ({', '.join(f'{amount} at {label}' for label, amount in amounts.items())})" if amounts else ""
-
-
-def _bound_text(claim: GainPerDoubling | Saturation | Ratio) -> str:
-    return f"at least {claim.at_least:g}" if claim.at_least is not None else f"at most {claim.at_most:g}"

@@ -50,3 +50,13 @@ def listed(texts: Sequence[str], most: int = 6) -> str:
     """Texts joined by semicolons, the rest counted."""
     shown = "; ".join(texts[:most])
     return shown if len(texts) <= most else f"{shown}; and {len(texts) - most} more"
+
+
+def mix_text(shares: Mapping[str, float]) -> str:
+    """Shares of a whole, the largest first: `exact 89 %, estimated 7 %, modelled 4 %`."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {_whole_percent(share)}" for name, share in ranked if share > 0)
+
+
+def _whole_percent(share: float) -> str:
+    return "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"

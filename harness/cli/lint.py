@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
-from pydantic import model_validator
 
 from harness import catalog
-from harness.cli.options import Entry, echo_json, json_option, study_options
+from harness.cli.options import SIZE, Entry, echo_json, json_option, study_options
 from harness.errors import ExitCode, UsageError
 from harness.files import parse_yaml, read_yaml
 from harness.hardware import load_system
@@ -31,14 +30,6 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 _PHASES: dict[str, type[Prefill | Decode | Serve]] = {"prefill": Prefill, "decode": Decode, "serve": Serve}
 
 
-class AskedParallelism(Parallelism):
-    """A parallelism that was asked for; whether its ranks fit together is for lint to say, beside all else."""
-
-    @model_validator(mode="after")
-    def _experts_fill_the_stage(self) -> AskedParallelism:
-        return self
-
-
 @click.command("lint")
 @click.argument("what", type=Entry("variants", "studies", "suites"))
 @study_options
@@ -50,10 +41,8 @@ class AskedParallelism(Parallelism):
     "--target-version", metavar="VERSION", help="TensorRT-LLM version to judge for; default that of the tables."
 )
 @click.option("--moe-backend", metavar="NAME", help="TensorRT-LLM's moe_config.backend.")
-@click.option("--tokens-per-block", type=click.IntRange(min=1), help="TensorRT-LLM's kv_cache_config.tokens_per_block.")
-@click.option(
-    "--cp-tokens-per-block", type=click.IntRange(min=1), help="TensorRT-LLM's cp_config.tokens_per_block (Helix)."
-)
+@click.option("--tokens-per-block", type=SIZE, help="TensorRT-LLM's kv_cache_config.tokens_per_block.")
+@click.option("--cp-tokens-per-block", type=SIZE, help="TensorRT-LLM's cp_config.tokens_per_block (Helix).")
 @click.option(
     "--strict", is_flag=True, help="Errors for what policy may refuse: duplicated KV heads, unfused head sizes."
 )
@@ -65,6 +54,8 @@ def command(
     cp_tokens_per_block: int | None, strict: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge WHAT (a variant, study or suite, by name or path) against its GPUs, all findings at once.
+
+    A variant may also be a model folder of Hugging Face, with its config.json.
 
     \b
     trtllm-harness lint dense-8b --gpu h200_sxm -p tp=4
@@ -107,6 +98,8 @@ def _is_variant(what: str) -> bool:
         return True
     if catalog.has("studies", what) or catalog.has("suites", what):
         return False
+    if catalog.is_model_folder(what):
+        return True
     kinds: tuple[catalog.Kind, ...] = ("variants", "studies", "suites")
     known = "; ".join(f"{kind}: {', '.join(catalog.names(kind)) or 'none'}" for kind in kinds)
     raise UsageError(f"no variant, study or suite is called '{what}'; known {known}")
@@ -118,11 +111,12 @@ def _judge_variant(
     sets = list(sets)
     ways = [text.removeprefix("parallelism.") for text in sets if text.startswith("parallelism.")]
     variant = load_variant(what, [text for text in sets if not text.startswith("parallelism.")])
-    split = parse(AskedParallelism, _assignments(ways, "-p"), "-p")
+    split = parse(Parallelism, _assignments(ways, "-p"), "-p")
     asked = _workload(workload) if workload else None
     summary = Summary()
     for key in dict.fromkeys(systems):
-        summary.add(variant.name, key, lint(variant, split, load_system(key), workload=asked, **options))
+        findings = lint(variant, split, load_system(key), workload=asked, deployed=True, **options)
+        summary.add(variant.name, key, findings)
     return summary
 
 
@@ -144,7 +138,8 @@ def _judge_study(study: Study, yes: bool, options: dict[str, Any], summary: Summ
         raise UsageError(f"study {study.name}: {count:,} cases are more than {LARGE_SWEEP:,}; --yes judges them all")
     for planned in expand(study, base_variant(study)):
         if not planned.skip_reason:
-            summary.add(planned.case.variant.name, planned.case.system, lint_case(planned.case, **options))
+            findings = lint_case(planned.case, deployed=planned.level == "model", **options)
+            summary.add(planned.case.variant.name, planned.case.system, findings)
 
 
 def _assignments(texts: Iterable[str], option: str) -> dict[str, Any]:

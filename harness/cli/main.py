@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 
 import click
 
-from harness import __version__
 from harness.errors import ExitCode, HarnessError
+from harness.version import __version__
 
 #: Command → its one-line help, so that `--help` loads no command.
 COMMANDS = {
     "variants": "List and show synthetic model variants.",
+    "systems": "List and show the GPUs that are known.",
     "lint": "Check shapes, formats and parallelism against a GPU, all findings at once.",
     "plan": "Show what a study or suite would run.",
     "price": "Price one operation or one case.",
     "run": "Run a study or suite and write its report.",
     "report": "Write a report from one or more runs.",
+    "build": "Make engines and settings that TensorRT-LLM loads.",
+    "engines": "List, show, verify and prune engines.",
     "doctor": "Say what this machine can do and what is missing.",
 }
 
@@ -47,7 +52,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="trtllm-harness")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """Measure and price synthetic transformer variants on NVIDIA GPUs with TensorRT-LLM.
+    """Compare synthetic transformer variants on NVIDIA GPUs, priced from measured TensorRT-LLM kernels.
 
     \b
     trtllm-harness run demo --out reports/demo      price a suite and write its report
@@ -60,6 +65,14 @@ def cli(debug: bool) -> None:
 
 def entry_point() -> None:
     """Run the command line; every expected error becomes one message and its documented exit code."""
+    if sys.stderr is None:  # closed; what is said there goes nowhere
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # as long as the process
+    if sys.stdout is None:
+        _tell("standard output is closed; send it to a file, or to /dev/null")
+        sys.exit(ExitCode.ENVIRONMENT)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale without · or × prints ? for it
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -78,8 +91,7 @@ def run(arguments: list[str]) -> int:
             raise
         return _explain(error)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+        return _interrupted()
     except SystemExit:  # click's way out when the reader, `head` for example, has seen enough
         return ExitCode.OK
     return outcome if isinstance(outcome, int) else ExitCode.OK
@@ -88,23 +100,51 @@ def run(arguments: list[str]) -> int:
 def _explain(error: Exception) -> int:
     """Print what went wrong and return the exit code that says so."""
     if isinstance(error, click.exceptions.Abort):
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+        return _interrupted()
     if isinstance(error, click.ClickException):
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return ExitCode.USAGE
     if isinstance(error, HarnessError):
-        for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+        _tell(*str(error).splitlines())
         return error.exit_code
     if isinstance(error, ImportError):  # pyarrow beside an older NumPy, for example
-        click.echo(f"error: an installed package cannot be loaded: {error}", err=True)
+        _tell(f"an installed package cannot be loaded: {error}")
         return ExitCode.ENVIRONMENT
-    if isinstance(error, BrokenPipeError):  # the same, noticed at the last flush
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    click.echo(f"internal error: {type(error).__name__}: {error} (again with --debug for the traceback)", err=True)
+    if isinstance(error, OSError) and error.filename is None:  # files that cannot be written are errors of the harness
+        return _unprinted(error)
+    if isinstance(error, OSError):
+        _tell(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        return ExitCode.ENVIRONMENT
+    _tell(f"{type(error).__name__}: {error} (again with --debug for the traceback)", kind="internal error")
     return ExitCode.INCOMPLETE
+
+
+def _interrupted() -> int:
+    with contextlib.suppress(OSError):
+        click.echo("interrupted", err=True)
+    return ExitCode.INTERRUPTED
+
+
+def _unprinted(error: OSError) -> int:
+    """What cannot be printed is dropped, so that nothing tries again at exit; a reader who left early is no error."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+            continue
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if isinstance(error, BrokenPipeError):
+        return ExitCode.OK
+    _tell(f"standard output cannot be written: {error.strerror or error}; what went to files is whole")
+    return ExitCode.ENVIRONMENT
+
+
+def _tell(*lines: str, kind: str = "error") -> None:
+    """Say it on standard error, where anybody still listens."""
+    with contextlib.suppress(OSError):
+        for line in lines:
+            click.echo(f"{kind}: {line}", err=True)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from harness import catalog
+from harness.errors import UsageError
+from harness.files import checked_path
+from harness.spec.bounds import MAX_SIZE, MAX_WAYS
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Sizes, and counts of heads, experts and ways, on a command line: as large as a study may have them.
+SIZE = click.IntRange(1, MAX_SIZE)
+SIZE_OR_ZERO = click.IntRange(0, MAX_SIZE)
+WAYS = click.IntRange(1, MAX_WAYS)
 
 
 class Entry(click.ParamType):  # type: ignore[type-arg]
@@ -21,10 +30,38 @@ class Entry(click.ParamType):  # type: ignore[type-arg]
         self.name = " or ".join(kind.removesuffix("s").replace("studie", "study") for kind in kinds)
         self._kinds = kinds
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name as it is given, or tell why no file is called so."""
+        PathType().convert(value, param, ctx)
+        return str(value)
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Known names that start with what was typed, then files."""
         known = [name for kind in self._kinds for name in catalog.names(kind) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]
+
+
+class PathType(click.ParamType):  # type: ignore[type-arg]
+    """A path that a file can have, or a `folder`: not blank, no NUL byte, not too long; completes files."""
+
+    name = "path"
+
+    def __init__(self, *, folder: bool = False) -> None:
+        self._folder = folder
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path, or tell why it is none."""
+        try:
+            path = checked_path(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        if self._folder and path.is_file():
+            self.fail(f"{path} is a file, not a folder", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell complete files."""
+        return [CompletionItem(incomplete, type="file")]
 
 
 class Gpu(click.ParamType):  # type: ignore[type-arg]
@@ -61,6 +98,12 @@ _EXTRAPOLATE = click.option(
 _AS_IS = click.option(
     "--tables-as-is", is_flag=True, help="Take NVFP4 GEMM rows as they are, although un-tuned at small m."
 )
+_OVERLAP = click.option(
+    "--helix-overlap",
+    is_flag=True,
+    help="Assume that Helix's exchange hides beside attention (HOP-B); said in the output.",
+)
+_MEMORY = click.option("--ignore-memory", is_flag=True, help="Ask whole models too that do not fit into memory.")
 
 
 def study_options(function: F) -> F:
@@ -73,6 +116,12 @@ def pricing_options(function: F) -> F:
     return _ON(_EXTRAPOLATE(_AS_IS(function)))
 
 
+def deployment_options(function: F) -> F:
+    """`--helix-overlap` and `--ignore-memory`: questions about whole models."""
+    return _OVERLAP(_MEMORY(function))
+
+
+memory_option = _MEMORY
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 

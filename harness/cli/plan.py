@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from harness.cli.options import Entry, echo_json, json_option, study_options
+from harness.cli.options import Entry, echo_json, json_option, memory_option, study_options
 from harness.runner.plan import Plan, Step, make_plan
 from harness.spec.load import Overrides, load_suite
 
@@ -19,10 +19,11 @@ _LISTED = 20
 @study_options
 @click.option("--all", "list_all", is_flag=True, help="List every case, not the first 20.")
 @click.option("--yes", is_flag=True, help="Accept a sweep of more than 20,000 cases.")
+@memory_option
 @json_option
 def command(
     study: str, axes: tuple[str, ...], sets: tuple[str, ...], systems: tuple[str, ...],
-    list_all: bool, yes: bool, as_json: bool,
+    list_all: bool, yes: bool, ignore_memory: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what STUDY (a study or suite, by name or path) would run.
 
@@ -30,7 +31,7 @@ def command(
     trtllm-harness plan a1d-group-size-decode -a G=8,16 --gpu b200_sxm
     """
     suite, studies = load_suite(study, Overrides(axes, sets, systems))
-    plan = make_plan(suite, studies, allow_large=yes)
+    plan = make_plan(suite, studies, allow_large=yes, ignore_memory=ignore_memory)
     if as_json:
         echo_json({**plan.summary(), "steps": [_step(step) for step in plan.steps]})
         return

@@ -7,19 +7,29 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.cli.options import Entry, Gpu, echo_json, json_option, pricing_options
+from harness.cli.options import SIZE, SIZE_OR_ZERO, WAYS, Gpu, echo_json, json_option, pricing_options
+from harness.cli.price_case import case
 from harness.cost.intensity import decode_attention_intensity_kv_only, decode_attention_intensity_with_qo
-from harness.cost.ops import BYTES_PER_VALUE, DecodeAttention, Gemm, Kernel, Moe, PrefillAttention, hbm_bytes
+from harness.cost.ops import (
+    BYTES_PER_VALUE,
+    AllReduce,
+    DecodeAttention,
+    Gemm,
+    Kernel,
+    Moe,
+    PrefillAttention,
+    hbm_bytes,
+)
+from harness.errors import UsageError
 from harness.hardware import System, load_system
 from harness.pricing.base import KernelPrice
-from harness.pricing.compose import CasePrice, price_cases, price_kernels
+from harness.pricing.compose import price_kernels
 from harness.pricing.roofline import RooflinePricer
 from harness.pricing.select import select_pricer
 from harness.results.record import PROVENANCE_OF
+from harness.spec.bounds import MAX_WAYS
 
 F = TypeVar("F", bound=Callable[..., None])
-
-_count = click.IntRange(min=1)
 
 
 @click.group("price")
@@ -43,14 +53,12 @@ def _heads(function: F) -> F:
         ("--kv-heads", "KV heads on one rank."),
         ("--q-heads", "Query heads on one rank."),
     ):
-        function = click.option(name, type=_count, required=True, help=text)(function)
-    window = click.option(
-        "--window", type=click.IntRange(min=0), default=0, help="Sliding window in tokens, 0 for none."
-    )
+        function = click.option(name, type=WAYS, required=True, help=text)(function)
+    window = click.option("--window", type=SIZE_OR_ZERO, default=0, help="Sliding window in tokens, 0 for none.")
     return window(function)
 
 
-_batch = click.option("--batch", type=_count, required=True, help="Sequences.")
+_batch = click.option("--batch", type=SIZE, required=True, help="Sequences.")
 _kv = click.option(
     "--kv",
     "kv_format",
@@ -70,7 +78,7 @@ _routing = click.option(
 
 @command.command("decode-attention")
 @_batch
-@click.option("--kvsl", type=_count, required=True, help="Tokens in the KV cache per sequence.")
+@click.option("--kvsl", type=SIZE, required=True, help="Tokens in the KV cache per sequence.")
 @_heads
 @_kv
 @_kernel_options
@@ -78,13 +86,14 @@ def decode_attention(
     batch: int, kvsl: int, q_heads: int, kv_heads: int, head_dim: int, window: int, kv_format: Any, **ask: Any
 ) -> None:
     """Attention of one decode step in one layer."""
+    _check_heads(q_heads, kv_heads)
     _answer(DecodeAttention(batch, kvsl, q_heads, kv_heads, head_dim, kv_format, window=window), **ask)
 
 
 @command.command("prefill-attention")
 @_batch
-@click.option("--isl", type=_count, required=True, help="Prompt tokens per sequence.")
-@click.option("--past", type=click.IntRange(min=0), default=0, help="Tokens already in the cache.")
+@click.option("--isl", type=SIZE, required=True, help="Prompt tokens per sequence.")
+@click.option("--past", type=SIZE_OR_ZERO, default=0, help="Tokens already in the cache.")
 @_heads
 @click.option(
     "--attn",
@@ -109,14 +118,15 @@ def prefill_attention(
     **ask: Any,
 ) -> None:
     """Causal attention of prompts in one layer."""
+    _check_heads(q_heads, kv_heads)
     kernel = PrefillAttention(batch, isl, past, q_heads, kv_heads, head_dim, attn_format, kv_format, window)
     _answer(kernel, **ask)
 
 
 @command.command("gemm")
-@click.option("--m", type=_count, required=True, help="Rows: tokens.")
-@click.option("--n", type=_count, required=True, help="Columns of the output.")
-@click.option("--k", type=_count, required=True, help="Reduction dimension.")
+@click.option("--m", type=SIZE, required=True, help="Rows: tokens.")
+@click.option("--n", type=SIZE, required=True, help="Columns of the output.")
+@click.option("--k", type=SIZE, required=True, help="Reduction dimension.")
 @click.option(
     "--format",
     "gemm_format",
@@ -131,13 +141,13 @@ def gemm(m: int, n: int, k: int, gemm_format: Any, **ask: Any) -> None:
 
 
 @command.command("moe")
-@click.option("--tokens", type=_count, required=True, help="Tokens of the whole EP group.")
-@click.option("--hidden", type=_count, required=True)
-@click.option("--inter", type=_count, required=True, help="Intermediate size of one expert.")
-@click.option("--topk", type=_count, required=True)
-@click.option("--experts", type=_count, required=True)
-@click.option("--ep", type=_count, default=1, show_default=True)
-@click.option("--tp", type=_count, default=1, show_default=True)
+@click.option("--tokens", type=SIZE, required=True, help="Tokens of the whole EP group.")
+@click.option("--hidden", type=SIZE, required=True)
+@click.option("--inter", type=SIZE, required=True, help="Intermediate size of one expert.")
+@click.option("--topk", type=WAYS, required=True)
+@click.option("--experts", type=WAYS, required=True)
+@click.option("--ep", type=WAYS, default=1, show_default=True)
+@click.option("--tp", type=WAYS, default=1, show_default=True)
 @click.option("--format", "gemm_format", type=click.Choice(["bf16", "fp8", "fp8_block", "nvfp4"]), required=True)
 @_routing
 @_kernel_options
@@ -159,97 +169,25 @@ def moe(
     _answer(Moe(tokens, hidden, inter, topk, experts, gemm_format, ep, tp, routing), **ask)
 
 
-@command.command("case")
-@click.option("--variant", required=True, type=Entry("variants"), help="Variant, by name or path.")
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Change a field: variant.kv_heads=4, workload.batch=8, parallelism.tp=2.",
-)
-@click.option(
-    "--level",
-    type=click.Choice(["model", "layer"]),
-    default="model",
-    show_default=True,
-    help="layer leaves out embedding and lm_head.",
-)
+@command.command("all-reduce")
+@click.option("--elements", type=SIZE, required=True, help="bf16 values: tokens x hidden size.")
+@click.option("--gpus", type=click.IntRange(2, MAX_WAYS), required=True, help="Ranks that add up.")
 @_kernel_options
-def case(
-    variant: str,
-    sets: tuple[str, ...],
-    level: Any,
-    gpu: str,
-    on: Any,
-    allow_extrapolation: bool,
-    tables_as_is: bool,
-    as_json: bool,
-) -> None:
-    """One phase of one variant: --set workload.phase=decode --set workload.batch=8 --set workload.kvsl=32768."""
-    from harness.lint import lint_case
-    from harness.spec.load import case_from_sets
-
-    system = load_system(gpu)
-    asked = case_from_sets(variant, sets, gpu)
-    errors = [finding.message for finding in lint_case(asked) if finding.severity == "error"]
-    pricer, why = select_pricer(on, gpu, allow_extrapolation=allow_extrapolation, as_is=tables_as_is)
-    if errors:
-        price = CasePrice("refused", "; ".join(errors))
-    else:
-        price = price_cases([asked], level, pricer, RooflinePricer(system))[0]
-    data = {
-        "case_id": asked.case_id,
-        "variant": asked.variant.name,
-        "workload": asked.workload.label,
-        "gpu": gpu,
-        "level": level,
-        "value_ms": price.time_ms,
-        "status": "rejected" if errors else price.status,
-        "reason": price.reason,
-        "source": price.worst_source,
-        "source_shares": price.source_shares(),
-        "provenance": PROVENANCE_OF[pricer.name],
-        "answered_by": pricer.versions(),
-        "roofline_ms": price.roofline_ms,
-        "bound": price.bound,
-        "intensity_flop_per_byte": _case_intensity(price),
-        "flags": price.flags,
-        "ops": [_op(one) for one in price.ops],
-    }
-    if as_json:
-        echo_json(data)
-        return
-    _print_case(data, why)
+def all_reduce(elements: int, gpus: int, **ask: Any) -> None:
+    """The sum of a tensor over ranks, the whole of it on each."""
+    _answer(AllReduce(elements, gpus), **ask)
 
 
-def _case_intensity(price: CasePrice) -> float | None:
-    moved = sum(one.op.hbm_bytes for one in price.ops)
-    return sum(one.op.flops for one in price.ops) / moved if moved else None
+command.add_command(case)
 
 
-def _op(priced: Any) -> dict[str, Any]:
-    return {
-        "op": priced.op.name,
-        "count": priced.op.count,
-        "time_us": None if priced.price.time_ms is None else priced.price.time_ms * 1000,
-        "total_ms": priced.total_ms,
-        "source": priced.price.source,
-        "note": priced.price.note or None,
-    }
-
-
-def _print_case(data: dict[str, Any], why: str) -> None:
-    click.echo(f"{data['variant']}, {data['workload']}, {data['gpu']}, {data['level']} level")
-    for op in data["ops"]:
-        total = "no answer" if op["total_ms"] is None else f"{op['total_ms']:10.4f} ms"
-        click.echo(f"  {op['op']:<28} x{op['count']:<4} {total}  {op['source'] or op['note']}")
-    if data["value_ms"] is None:
-        click.echo(f"{data['status']}: {data['reason']}")
-    else:
-        click.echo(f"time      {data['value_ms']:.4f} ms  ({data['provenance']}, worst source {data['source']}; {why})")
-    if data["roofline_ms"]:
-        click.echo(f"roofline  {data['roofline_ms']:.4f} ms  ({data['bound']})")
+def _check_heads(q_heads: int, kv_heads: int) -> None:
+    if q_heads % kv_heads:
+        works = [n for n in range(1, q_heads + 1) if q_heads % n == 0]
+        raise UsageError(
+            f"{q_heads} query heads cannot share {kv_heads} KV heads evenly; --kv-heads that work: "
+            f"{', '.join(map(str, works))}"
+        )
 
 
 def _answer(kernel: Kernel, gpu: str, on: Any, allow_extrapolation: bool, tables_as_is: bool, as_json: bool) -> None:
@@ -285,8 +223,10 @@ def _price_data(kernel: Kernel, price: KernelPrice, roofline: RooflinePricer) ->
         "intensity_flop_per_byte": kernel.flops / moved,
         "flops": kernel.flops,
         "hbm_bytes": moved,
+        "link_bytes": kernel.link_bytes,
         "tflop_per_s": kernel.flops / seconds / 1e12 if seconds else None,
         "gb_per_s": moved / seconds / 1e9 if seconds else None,
+        "link_gb_per_s": kernel.link_bytes / seconds / 1e9 if seconds and kernel.link_bytes else None,
     }
 
 
@@ -302,12 +242,18 @@ def _intensities(kernel: Kernel) -> dict[str, float]:
     }
 
 
+def _achieved(data: dict[str, Any]) -> str:
+    if data["link_gb_per_s"] is not None:
+        return f"{data['link_gb_per_s']:.4g} GB/s to other GPUs"
+    return f"{data['tflop_per_s']:.4g} TFLOP/s, {data['gb_per_s']:.4g} GB/s"
+
+
 def _print_kernel(data: dict[str, Any], system: System, why: str) -> None:
     if data["value_ms"] is None:
         click.echo(f"{data['status']}: {data['reason']}")
     else:
         click.echo(f"time       {data['value_ms']:.6g} ms  (source {data['source']}, {data['provenance']}; {why})")
-        click.echo(f"achieved   {data['tflop_per_s']:.4g} TFLOP/s, {data['gb_per_s']:.4g} GB/s")
+        click.echo(f"achieved   {_achieved(data)}")
     if data["roofline_ms"] is not None:
         click.echo(f"roofline   {data['roofline_ms']:.6g} ms on {system.gpu_name}, {data['bound']} bound")
     named = ", ".join(f"{name} {value:.4g}" for name, value in data["intensities_flop_per_byte"].items())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,24 +10,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import Entry, echo_json, json_option, pricing_options, study_options
-from harness.errors import ExitCode, UsageError
+from harness.cli.options import (
+    Entry,
+    PathType,
+    deployment_options,
+    echo_json,
+    json_option,
+    pricing_options,
+    study_options,
+)
+from harness.errors import ExitCode, Interrupted
+from harness.pricing.helix import OVERLAP
 from harness.runner.plan import make_plan
 from harness.runner.price_run import PriceOptions, Progress, run_priced
+from harness.runner.replace import replacing
 from harness.spec.load import Overrides, load_suite
 
 if TYPE_CHECKING:
     from harness.results.store import Run
-
-#: Provenances that can be made again at no cost; only such a run may be replaced.
-_REPRODUCIBLE = {"composed", "modelled"}
 
 
 @click.command("run")
 @click.argument("study", type=Entry("studies", "suites"))
 @study_options
 @pricing_options
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Run folder to write.")
+@deployment_options
+@click.option("--out", type=PathType(folder=True), required=True, help="Run folder to write.")
 @click.option("--resume", is_flag=True, help="Complete the run that is in --out.")
 @click.option("--replace", is_flag=True, help="Price anew what is in --out; refused where it holds measured rows.")
 @click.option("--report/--no-report", default=True, show_default=True, help="Write the report into --out.")
@@ -37,8 +43,8 @@ _REPRODUCIBLE = {"composed", "modelled"}
 @json_option
 def command(
     study: str, axes: tuple[str, ...], sets: tuple[str, ...], systems: tuple[str, ...], on: str,
-    allow_extrapolation: bool, tables_as_is: bool, out: Path, resume: bool, replace: bool, report: bool, yes: bool,
-    as_json: bool,
+    allow_extrapolation: bool, tables_as_is: bool, helix_overlap: bool, ignore_memory: bool, out: Path, resume: bool,
+    replace: bool, report: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Price STUDY (a study or suite, by name or path) and write records and report to --out.
 
@@ -47,41 +53,39 @@ def command(
     trtllm-harness run a1d-group-size-decode --gpu b200_sxm -a G=8,16 --out reports/g
     """
     suite, studies = load_suite(study, Overrides(axes, sets, systems))
-    plan = make_plan(suite, studies, allow_large=yes)
-    if replace:
-        _clear(out)
-    options = PriceOptions(on, allow_extrapolation, tables_as_is)  # type: ignore[arg-type]
+    plan = make_plan(suite, studies, allow_large=yes, ignore_memory=ignore_memory)
+    options = PriceOptions(on, allow_extrapolation, tables_as_is, helix_overlap, ignore_memory)  # type: ignore[arg-type]
+    if helix_overlap:
+        click.echo(OVERLAP, err=True)
     with _progress(len(plan.steps), quiet=as_json) as progress:
-        run_priced(plan, out, options, resume=resume, progress=progress)
+        if replace:
+            with replacing(out) as folder:
+                run_priced(plan, folder, options, progress=progress)
+        else:
+            run_priced(plan, out, options, resume=resume, progress=progress)
+    _tell(out, report, as_json)
+
+
+def _tell(out: Path, wanted: bool, as_json: bool) -> None:
+    """Write the report if wanted, print what the run says, and exit with 3 where some of it cannot be read."""
+    from harness.report import build_report, print_summary, report_data, write_report
     from harness.results.store import read_run
 
-    from harness.report import build_report, print_summary, write_report
-
     finished = read_run(out)
-    content = None if as_json and not report else build_report([finished])
-    index = write_report(content, out) if content and report else None
+    try:
+        content = build_report([finished])
+        index = write_report(content, out) if wanted else None
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; the run is whole, `trtllm-harness report {out}` writes its report") from None
     if as_json:
-        echo_json(_summary(finished, index))
-    elif content:
+        echo_json({**report_data(content), **_summary(finished, index)})
+    else:
         print_summary(content)
         click.echo(f"report: {index}" if index else f"run: {out}")
+    for text in finished.damage:
+        click.echo(f"warning: {text}", err=True)
     if finished.damage:
-        for text in finished.damage:
-            click.echo(f"warning: {text}", err=True)
         click.get_current_context().exit(ExitCode.INCOMPLETE)
-
-
-def _clear(out: Path) -> None:
-    """Remove a run that can be priced again; anything else stays and is an error."""
-    from harness.results.store import is_run, read_attempts
-
-    if not is_run(out):
-        return
-    kept = Counter(one.record.provenance for one in read_attempts(out)[0] if one.record.provenance not in _REPRODUCIBLE)
-    if kept:
-        held = ", ".join(f"{count} {provenance}" for provenance, count in kept.items())
-        raise UsageError(f"{out} holds {held} rows, which --replace never throws away; take another --out")
-    shutil.rmtree(out)
 
 
 @contextmanager
@@ -113,4 +117,3 @@ def _summary(run: Run, index: Path | None) -> dict[str, object]:
         "status": {str(status): int(count) for status, count in run.records["status"].value_counts().items()},
         "answered_by": run.environment.get("answered_by", {}),
     }
-

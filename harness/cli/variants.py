@@ -1,15 +1,18 @@
-"""`trtllm-harness variants`: the synthetic models there are, and what one of them amounts to."""
+"""`trtllm-harness variants`: the synthetic models there are, what one amounts to, and new ones from model folders."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from harness import catalog
-from harness.cli.options import Entry, echo_json, json_option
+from harness import catalog, files
+from harness.cli.options import Entry, PathType, echo_json, json_option
 from harness.cost.kv_cache import kv_bytes_per_token
 from harness.cost.parameters import parameter_count
+from harness.errors import UsageError
+from harness.spec.bounds import checked_name
 from harness.spec.load import load_variant
 from harness.spec.variant import Variant
 
@@ -22,12 +25,18 @@ _COLUMNS = {
 
 @click.group("variants")
 def command() -> None:
-    """List and show synthetic model variants.
+    """List and show synthetic model variants, and make one of a model folder.
 
     \b
     trtllm-harness variants list
     trtllm-harness variants show dense-8b --set kv_heads=4
+    trtllm-harness variants import path/to/model --name mine
     """
+
+
+_sets = click.option(
+    "--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: kv_heads=4. Repeatable."
+)
 
 
 @command.command("list")
@@ -49,7 +58,7 @@ def list_variants(as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("variant", type=Entry("variants"))
-@click.option("--set", "sets", multiple=True, metavar="FIELD=VALUE", help="Change a field: kv_heads=4. Repeatable.")
+@_sets
 @json_option
 def show(variant: str, sets: tuple[str, ...], as_json: bool) -> None:
     """Show every field of VARIANT, its group size, its KV bytes per token and its parameters."""
@@ -62,6 +71,48 @@ def show(variant: str, sets: tuple[str, ...], as_json: bool) -> None:
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         click.echo(f"{name:<{width}}  {_text(value)}")
+
+
+@command.command("import")
+@click.argument("folder", metavar="DIR", type=PathType())
+@click.option("--name", help="Name of the variant; default that of the file or of DIR.")
+@click.option(
+    "--out", metavar="FILE.yaml", type=PathType(), help="Where to write; default model_configs/variants/NAME.yaml."
+)
+@_sets
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@json_option
+def import_folder(
+    folder: Path, name: str | None, out: Path | None, sets: tuple[str, ...], force: bool, as_json: bool
+) -> None:
+    """Write a variant with the shape of DIR, a model folder of Hugging Face, to perturb.
+
+    Reads its config.json and hf_quant_config.json, no weights. What they leave open is said, and settled with --set.
+    """
+    source = folder if folder.name == catalog.MODEL_CONFIG else folder / catalog.MODEL_CONFIG
+    shape = load_variant(source, sets)
+    if name is None:
+        name = out.stem if out else shape.name
+    try:
+        checked_name(name)
+    except ValueError as error:
+        raise UsageError(f"--name {name[:40]!r}: {error}") from None
+    target = out or files.checked_path(f"model_configs/variants/{name}.yaml")
+    if target.suffix not in {".yaml", ".yml"} or (not out and Path(name).name != name):
+        raise UsageError(
+            f"{target}: is no name for a variant's file; give --out FILE.yaml, or a --name without slashes"
+        )
+    if target.exists() and not force:
+        raise UsageError(f"{target}: is there already; --force replaces it, --name and --out write another file")
+    fields = {field: value for field, value in shape.to_yaml_data().items() if field != "name"}
+    count = parameter_count(shape)
+    title = f"# The shape of {shape.name!r}, read from its config.json: {count:,} parameters."
+    fields |= {} if name == target.stem else {"name": name}
+    files.write_atomic(target, f"{title}\n{files.dump_yaml(fields)}")
+    if as_json:
+        echo_json({"path": str(target), "name": name, "parameters": count})
+    else:
+        click.echo(f"wrote {target}: {count:,} parameters")
 
 
 def _row(shape: Variant) -> dict[str, Any]:

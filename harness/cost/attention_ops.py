@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import cast
 
 from harness.cost.collectives import HelixAllToAll
+from harness.cost.formats import GemmFormat
 from harness.cost.kernels import BatchedGemm, DecodeAttention, PrefillAttention
 from harness.cost.kv_cache import tokens_kept
 from harness.cost.ops import Op
@@ -91,8 +92,10 @@ def _absorbed(run: Pass, mla: Mla, name: str, layers: int) -> list[Op]:
     v, rank = run.variant, run.rank
     w = cast(Decode, run.workload)
     latent = mla.kv_lora_rank + mla.rope_head_dim
-    absorb = BatchedGemm(rank.q_heads, run.tokens, mla.kv_lora_rank, mla.nope_head_dim)
-    expand = BatchedGemm(rank.o_heads, run.tokens, mla.value_head_dim, mla.kv_lora_rank)
+    # FP8 blocks stay FP8, every other format becomes bf16 (TensorRT-LLM _torch/modules/attention.py, `k_b_proj_trans`).
+    stored: GemmFormat = "fp8_block" if v.weights.attention == "fp8_block" else "bf16"
+    absorb = BatchedGemm(rank.q_heads, run.tokens, mla.kv_lora_rank, mla.nope_head_dim, stored)
+    expand = BatchedGemm(rank.o_heads, run.tokens, mla.value_head_dim, mla.kv_lora_rank, stored)
     attention = DecodeAttention(
         run.sequences, tokens_kept(w.kvsl, rank.cp), rank.q_heads, 1, latent, v.kv_format, 1 + w.draft_len, 0,
         mla.kv_lora_rank, latent=True,

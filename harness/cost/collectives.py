@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from harness.cost.formats import BYTES_PER_VALUE, GemmFormat
 
 _BF16_BYTES = 2.0
+_MOST_STEPS = 1024
 
 #: What the exchange belongs to; kernels that move tokens to experts differ between the two.
 Phase = Literal["prefill", "decode"]
@@ -181,14 +182,19 @@ class HelixAllToAll(_Exchange):
     gpus: int
 
     @property
+    def message_bytes(self) -> int:
+        """All that a rank has before, its own share included: tokens·heads·(2·value_dim + 8)."""
+        return self.tokens * self.heads * (2 * self.value_dim + 8)
+
+    @property
     def activation_bytes(self) -> float:
         """The own partial outputs read, as much written."""
-        return 2.0 * self.tokens * self.heads * (2 * self.value_dim + 8)
+        return 2.0 * self.message_bytes
 
     @property
     def link_bytes(self) -> float:
-        """tokens·heads·(2·value_dim + 8)·(cp−1)/cp."""
-        return self.tokens * self.heads * (2 * self.value_dim + 8) * (self.gpus - 1) / self.gpus
+        """(cp−1)/cp of the message."""
+        return self.message_bytes * (self.gpus - 1) / self.gpus
 
     def beyond(self, domain: int) -> float:
         """All other ranks get alike."""
@@ -231,11 +237,16 @@ COLLECTIVES = (AllReduce, AllGather, ReduceScatter, ExpertDispatch, ExpertCombin
 def ranks_visited(top_k: int, slots: int, gpus: int) -> float:
     """Other ranks that hold at least one of a token's experts, on average, all choices of experts alike.
 
-    (n−1)·(1 − C(S − S/n, k) / C(S, k)) for k of S slots, S/n on each of n ranks.
+    (n−1)·(1 − C(S − S/n, k) / C(S, k)) for k of S slots, S/n on each of n ranks: the chance that none of k choices,
+    one after the other, falls on a rank. Beyond 1,024 choices they are taken many at a time.
     """
     elsewhere, none_there = slots - slots / gpus, 1.0
-    for chosen in range(top_k):
-        none_there *= max(0.0, elsewhere - chosen) / (slots - chosen)
+    choices = min(top_k, slots)
+    steps = min(choices, _MOST_STEPS)
+    width = choices / steps
+    for step in range(steps):
+        chosen = (step + 0.5) * width - 0.5
+        none_there *= (max(0.0, elsewhere - chosen) / (slots - chosen)) ** width
     return (gpus - 1) * (1.0 - none_there)
 
 

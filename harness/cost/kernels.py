@@ -43,16 +43,23 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class BatchedGemm:
-    """`batch` independent bf16 GEMMs (m, k) x (k, n), one per head: the absorbed projections of MLA decode."""
+    """`batch` independent GEMMs (m, k) x (k, n), one per head: the absorbed projections of MLA decode.
+
+    Activations go in and out as bf16, whatever the weights are.
+    """
 
     batch: int
     m: int
     n: int
     k: int
+    format: GemmFormat = "bf16"
 
-    compute_format = "bf16"
     kv_bytes = 0.0
     link_bytes = 0.0
+
+    @property
+    def compute_format(self) -> str:
+        return PEAK_OF_FORMAT[self.format]
 
     @property
     def flops(self) -> float:
@@ -60,7 +67,7 @@ class BatchedGemm:
 
     @property
     def weight_bytes(self) -> float:
-        return 2.0 * self.batch * self.n * self.k
+        return self.batch * weight_bytes(self.n, self.k, self.format)
 
     @property
     def activation_bytes(self) -> float:
@@ -202,7 +209,7 @@ class Moe:
     def distinct_experts(self) -> float:
         """Experts, or under EPLB slots, that T tokens touch under balanced routing: E·(1 − (1 − k/E)^T)."""
         held = self.slots or self.experts
-        return float(held * (1.0 - (1.0 - self.top_k / held) ** self.tokens))
+        return float(held * (1.0 - (1.0 - min(1.0, self.top_k / held)) ** self.tokens))
 
     @property
     def expert_bytes(self) -> float:

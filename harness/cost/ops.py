@@ -47,6 +47,7 @@ __all__ = [
     "BatchedGemm",
     "Category",
     "Collective",
+    "ComputeKernel",
     "DecodeAttention",
     "Elementwise",
     "ExpertCombine",
@@ -67,7 +68,9 @@ __all__ = [
 
 Category = Literal["attention", "projection", "ffn", "moe", "norm", "embedding", "lm_head", "communication"]
 
-Kernel: TypeAlias = Gemm | BatchedGemm | PrefillAttention | DecodeAttention | Moe | Elementwise | Collective
+#: What one GPU does by itself.
+ComputeKernel: TypeAlias = Gemm | BatchedGemm | PrefillAttention | DecodeAttention | Moe | Elementwise
+Kernel: TypeAlias = ComputeKernel | Collective
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def rank_shape(variant: Variant, split: Parallelism) -> RankShape:
     if split.pp > 1:
         _check_stages(variant, split)
     if split.stage_gpus == 1:
-        if variant.experts and split.slots:
+        if variant.experts:
             _check_experts(variant.experts, split)
         shared = variant.experts.shared_inter if variant.experts else 0
         return RankShape(
@@ -116,6 +116,9 @@ def _check(variant: Variant, split: Parallelism) -> None:
 
 
 def _check_experts(experts: Experts, split: Parallelism) -> None:
+    if split.ep * split.expert_tp != split.stage_gpus:
+        cut = f" · moe_tp {split.moe_tp}" if split.moe_tp else ""
+        raise ValueError(f"ep {split.ep}{cut} does not fill the tp·cp = {split.stage_gpus} ranks of a stage")
     slots = split.slots or experts.count
     if slots < experts.count:
         raise ValueError(f"slots {slots} are fewer than the {experts.count} experts; each needs one at least")

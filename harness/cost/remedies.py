@@ -1,11 +1,11 @@
-"""What would make a case fit: the smallest parallelism, or the widest KV format, that does."""
+"""Why a case does not fit, and what would make it: the smallest parallelism, or the widest KV format, that does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.cost.memory import MemoryRules, fits, memory_rules
+from harness.cost.memory import MemoryRules, MemoryVerdict, fits, memory_rules
 from harness.hardware import System
 from harness.spec.case import Case
 from harness.spec.parallelism import Parallelism
@@ -34,13 +34,36 @@ class Remedies:
         return ", or ".join(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A case that does not fit: what it needs and what would help. Plans and lint tell it alike."""
+
+    verdict: MemoryVerdict
+    remedies: Remedies
+
+    @property
+    def why(self) -> str:
+        """How much is missing, of what, and whether nothing helps."""
+        hopeless = "" if self.remedies.text else f"; nothing up to {_MOST_GPUS} GPUs makes it fit"
+        return f"{self.verdict.text}{hopeless}"
+
+    @property
+    def text(self) -> str:
+        """All of it in one sentence."""
+        works = self.remedies.text
+        return f"{self.why}; fits with {works}" if works else self.why
+
+
+def misfit(case: Case, system: System, rules: MemoryRules | None = None) -> Misfit | None:
+    """Weigh a case; None where it fits. Raises ValueError where its split is impossible."""
+    verdict = fits(case, system, rules)
+    return None if verdict.fits else Misfit(verdict, remedies(case, system, rules))
+
+
 def rejection(case: Case, system: System, rules: MemoryRules | None = None) -> str | None:
     """Why a case does not fit and what would, in one sentence; None where it fits."""
-    verdict = fits(case, system, rules)
-    if verdict.fits:
-        return None
-    works = remedies(case, system, rules).text
-    return f"{verdict.text}; " + (f"fits with {works}" if works else f"nothing up to {_MOST_GPUS} GPUs makes it fit")
+    found = misfit(case, system, rules)
+    return found.text if found else None
 
 
 def remedies(case: Case, system: System, rules: MemoryRules | None = None) -> Remedies:

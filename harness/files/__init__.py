@@ -8,18 +8,21 @@ operating system becomes an error of `harness.errors` that names the path and sa
 from __future__ import annotations
 
 from harness.files.atomic import atomic_writer, write_atomic, write_error
-from harness.files.documents import dump_yaml, parse_yaml, read_yaml
+from harness.files.documents import dump_yaml, parse_yaml, read_json, read_yaml
 from harness.files.journal import JournalFile, JournalLines, read_journal
 from harness.files.locks import folder_lock
+from harness.files.paths import checked_path
 
 __all__ = [
     "JournalFile",
     "JournalLines",
     "atomic_writer",
+    "checked_path",
     "dump_yaml",
     "folder_lock",
     "parse_yaml",
     "read_journal",
+    "read_json",
     "read_yaml",
     "write_atomic",
     "write_error",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import EnvironmentUnfit, HarnessError, UsageError
+from harness.files.paths import checked_path
 
 _REMEDIES = {
     errno.ENOSPC: "no space left on the device; free some, or write to another one",
@@ -57,7 +58,7 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     For content too large to hold in memory; raises as `write_atomic` does.
     """
-    target = Path(path)
+    target = checked_path(path)
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

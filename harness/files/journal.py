@@ -85,23 +85,27 @@ def _end_of_last_line(descriptor: int, size: int, block: int = 1 << 16) -> int:
 
 
 class JournalLines(NamedTuple):
-    """The complete lines of a journal, and how many bytes of an incomplete last one were ignored."""
+    """The complete lines of a journal, None for one that is not UTF-8, and how many bytes of an incomplete last one."""
 
-    lines: list[str]
+    lines: list[str | None]
     dropped_bytes: int
 
 
 def read_journal(path: str | os.PathLike[str]) -> JournalLines:
     """Read the complete lines of a journal, while it is being written or after a crash.
 
-    Raises UnreadableInput where it is missing, unreadable or not UTF-8.
+    A damaged byte costs its line and no other. Raises UnreadableInput where the file is missing or unreadable.
     """
     try:
         content = Path(path).read_bytes()
-        whole = content.rfind(b"\n") + 1
-        return JournalLines(content[:whole].decode().split("\n")[:-1], len(content) - whole)
     except OSError as error:
         raise UnreadableInput(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UnreadableInput(f"{os.fspath(path)}:{line}: not UTF-8 text: the file is damaged") from error
+    *whole, torn = content.split(b"\n")
+    return JournalLines([_decoded(line) for line in whole], len(torn))
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None

@@ -13,20 +13,29 @@ from pathlib import Path
 
 from harness.errors import EnvironmentUnfit
 from harness.files.atomic import write_error
+from harness.files.paths import checked_path
 
 LOCK_NAME = ".lock"
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
+class FolderInUse(EnvironmentUnfit):
+    """Another process holds the folder; `holder` says which one, where and since when."""
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        self.holder = holder
+        super().__init__(f"{folder}: in use by {holder}; wait until it has ended, or write to another folder")
+
+
 @contextlib.contextmanager
 def folder_lock(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Hold `folder` (created if missing) for this process while the block runs.
 
-    The lock is the kernel's (flock), so that it ends with its process, however that ends. Raises EnvironmentUnfit that
-    names the process and host that hold the folder, or says that the file system has no locks.
+    The lock is the kernel's (flock), so that it ends with its process, however that ends. Raises FolderInUse that names
+    the process and host that hold the folder, and EnvironmentUnfit where the file system has no locks.
     """
-    path = Path(folder) / LOCK_NAME
+    path = checked_path(folder) / LOCK_NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _acquire(path)
@@ -59,9 +68,7 @@ def _acquire(path: Path) -> int:
         except BlockingIOError as error:
             holder = os.pread(descriptor, 400, 0).decode(errors="replace") or "another process"
             os.close(descriptor)
-            raise EnvironmentUnfit(
-                f"{path.parent}: in use by {holder}; wait until it has ended, or write to another folder"
-            ) from error
+            raise FolderInUse(path.parent, holder) from error
         except BaseException:
             os.close(descriptor)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.hardware import load_system
-from harness.lint import rules_attention, rules_experts, rules_formats, rules_helix, rules_layout
+from harness.lint import rules_attention, rules_experts, rules_formats, rules_helix, rules_layout, rules_memory
 from harness.lint.facts import Facts, RuleInfo, rulebook
 from harness.lint.finding import SEVERITIES, Finding, Problem, Severity
 from harness.lint.registry import CHECKS
@@ -15,7 +15,7 @@ from harness.spec.variant import Variant
 from harness.spec.workload import Decode, Prefill, Serve
 
 #: Importing these registers their rules.
-RULE_MODULES = (rules_attention, rules_formats, rules_experts, rules_helix, rules_layout)
+RULE_MODULES = (rules_attention, rules_formats, rules_experts, rules_helix, rules_layout, rules_memory)
 
 DEFAULTS = Settings()
 
@@ -28,13 +28,15 @@ def lint(
     workload: Prefill | Decode | Serve | None = None,
     version: str | None = None,
     strict: bool = False,
+    deployed: bool = False,
     facts: Facts | None = None,
     settings: Settings = DEFAULTS,
 ) -> list[Finding]:
     """Return every finding about one variant, the worst first; no rule keeps another from speaking.
 
     `version` is the TensorRT-LLM version that facts must hold for, by default the one of the published tables. `strict`
-    turns the warnings into errors that `lint_rules.yaml` names. `facts` replaces what is known about GPUs and kernels.
+    turns the warnings into errors that `lint_rules.yaml` names. `deployed` asks too whether the whole model fits into
+    memory, which a question about its ops or layers need not. `facts` replaces what is known about GPUs and kernels.
     Raises UsageError where `version` is none.
     """
     book = rulebook()
@@ -42,7 +44,7 @@ def lint(
     assumed = known.target_version if version is None else version
     if assumed:
         version_key(assumed)
-    subject = Subject(variant, parallelism, system, workload, assumed, known, settings)
+    subject = Subject(variant, parallelism, system, workload, assumed, known, settings, deployed)
     findings = [
         _finding(rule_id, info, problem, variant.name, strict)
         for rule_id, info in book.rules.items()
@@ -56,6 +58,7 @@ def lint_case(
     *,
     version: str | None = None,
     strict: bool = False,
+    deployed: bool = False,
     facts: Facts | None = None,
     settings: Settings = DEFAULTS,
 ) -> list[Finding]:
@@ -67,13 +70,14 @@ def lint_case(
         workload=case.workload,
         version=version,
         strict=strict,
+        deployed=deployed,
         facts=facts,
         settings=settings,
     )
 
 
 def _finding(rule_id: str, info: RuleInfo, problem: Problem, variant: str, strict: bool) -> Finding:
-    severity: Severity = (info.strict or info.severity) if strict else info.severity
+    severity: Severity = problem.severity or (info.strict if strict and info.strict else info.severity)
     return Finding(
         rule=rule_id,
         severity=severity,

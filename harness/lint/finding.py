@@ -14,13 +14,17 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule reports: a field, what it found there, what is allowed, why, and a setting that works."""
+    """What a rule reports: a field, what it found there, what is allowed, why, and a setting that works.
+
+    `severity` is its own, where that is not the one of its rule.
+    """
 
     field: str
     value: int | str
     limit: str
     why: str
     works: str = ""
+    severity: Severity | None = None
 
     @property
     def text(self) -> str:

@@ -80,6 +80,14 @@ def helix_short_sequence(s: Subject) -> Iterator[Problem]:
         yield Problem("workload.kvsl", s.workload.kvsl, f"at least cp · tokens_per_block = {least}", why, works)
 
 
+@rule("helix-attention-dp")
+def helix_attention_dp(s: Subject) -> Iterator[Problem]:
+    """Helix with attention data parallelism."""
+    if _helix(s) and s.split.attention_dp:
+        why = "how the cp ranks of a sequence share its FFN is not known, so no cost and no memory can be given"
+        yield Problem("parallelism.attention_dp", "true", "false under cp > 1", why, "attention_dp false, or cp 1")
+
+
 @rule("helix-kv-heads")
 def helix_kv_heads(s: Subject) -> Iterator[Problem]:
     """Tp <= KH under Helix."""

@@ -49,7 +49,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One question to every rule. `version` is empty where no version is assumed."""
+    """One question to every rule. `version` is empty where no version is assumed.
+
+    `deployed` says that the model is to run as it stands, and not only some of its ops or layers.
+    """
 
     variant: Variant
     split: Parallelism
@@ -58,6 +61,7 @@ class Subject:
     version: str
     facts: Facts
     settings: Settings
+    deployed: bool = False
 
     @property
     def on(self) -> str:

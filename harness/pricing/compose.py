@@ -2,17 +2,21 @@
 
 Norms, activations and the embedding have no measured table: the roofline answers exactly those and their source says
 `modelled`. Any other kernel without an answer leaves the whole case without one; nothing is filled in from elsewhere.
+
+With a pipeline the time of a case is that of one pass through all stages; `stage_ms` tells what each stage has of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.cost.decompose import PhaseLevel, decompose
 from harness.cost.ops import Elementwise, Kernel, Op
+from harness.cost.pipeline import pipeline
 from harness.pricing.base import SOURCES, KernelPrice, KernelPricer, Source
+from harness.pricing.helix import as_helix
 from harness.pricing.roofline import RooflinePricer, RooflineTime
 from harness.spec.case import Case
 
@@ -45,6 +49,8 @@ class CasePrice:
     ops: tuple[PricedOp, ...] = ()
     time_ms: float | None = None
     roofline_ms: float | None = None
+    stage_ms: tuple[float, ...] = ()
+    """Time of each pipeline stage, first to last; empty without pp, and where only some ops were asked for."""
 
     @property
     def flags(self) -> list[str]:
@@ -91,18 +97,30 @@ def price_cases(
     pricer: KernelPricer,
     roofline: RooflinePricer,
     only: Collection[str] = (),
+    *,
+    helix_overlap: bool = False,
 ) -> list[CasePrice]:
     """Price many cases of one system in one pass over their distinct kernels; one price per case, in order.
 
-    `only` names the ops that are asked for; without it all of the level are.
+    `only` names the ops that are asked for; without it all of the level are. `helix_overlap` hides Helix's exchange
+    beside attention, as `harness.pricing.helix` says.
     """
     taken_apart = [_decompose(case, level, only) for case in cases]
-    kernels = list(dict.fromkeys(op.kernel for ops in taken_apart if not isinstance(ops, str) for op in ops))
+    asked = [ops for ops in taken_apart if not isinstance(ops, str)]
+    kernels = list(dict.fromkeys(op.kernel for ops in asked for op in ops))
     prices = dict(zip(kernels, price_kernels(kernels, pricer, roofline), strict=True))
     limits = {kernel: roofline.time(kernel) for kernel in kernels}
-    return [
-        CasePrice("unsupported", ops) if isinstance(ops, str) else _total(ops, prices, limits) for ops in taken_apart
-    ]
+    totals = []
+    for case, ops in zip(cases, taken_apart, strict=True):
+        if isinstance(ops, str):
+            totals.append(CasePrice("unsupported", ops))
+            continue
+        total = _total(_priced(case, ops, prices, limits, helix_overlap))
+        if case.parallelism.pp > 1 and total.status == "ok" and not only:
+            stages = (_priced(case, stage.ops, prices, limits, helix_overlap) for stage in pipeline(case, level))
+            total = replace(total, stage_ms=tuple(_sum_ms(stage) for stage in stages))
+        totals.append(total)
+    return totals
 
 
 def price_kernels(kernels: Sequence[Kernel], pricer: KernelPricer, roofline: RooflinePricer) -> list[KernelPrice]:
@@ -123,10 +141,20 @@ def _decompose(case: Case, level: PhaseLevel, only: Collection[str]) -> list[Op]
     return kept or f"it has no op {' or '.join(only)}; it has {', '.join(dict.fromkeys(op.name for op in ops))}"
 
 
-def _total(
-    ops: Iterable[Op], prices: dict[Kernel, KernelPrice], limits: dict[Kernel, RooflineTime | None]
-) -> CasePrice:
-    priced = tuple(PricedOp(op, prices[op.kernel], limits[op.kernel]) for op in ops)
+def _priced(
+    case: Case,
+    ops: Iterable[Op],
+    prices: dict[Kernel, KernelPrice],
+    limits: dict[Kernel, RooflineTime | None],
+    helix_overlap: bool,
+) -> tuple[PricedOp, ...]:
+    each = [(op, prices[op.kernel], limits[op.kernel]) for op in ops]
+    if case.parallelism.cp > 1:
+        each = as_helix(each, helix_overlap)
+    return tuple(PricedOp(*one) for one in each)
+
+
+def _total(priced: tuple[PricedOp, ...]) -> CasePrice:
     roofline_ms = None
     if all(one.roofline for one in priced):
         roofline_ms = sum(one.op.count * one.roofline.time_ms for one in priced if one.roofline)
@@ -136,4 +164,8 @@ def _total(
         status: PriceStatus = "refused" if any(one.price.refusal == "refused" for one in unanswered) else "unsupported"
         told = dict.fromkeys(f"{one.op.name}: {one.price.note}" for one in unanswered if one.price.refusal == status)
         return CasePrice(status, "; ".join(told), priced, None, roofline_ms)
-    return CasePrice("ok", None, priced, sum(one.total_ms or 0.0 for one in priced), roofline_ms)
+    return CasePrice("ok", None, priced, _sum_ms(priced), roofline_ms)
+
+
+def _sum_ms(priced: Iterable[PricedOp]) -> float:
+    return sum(one.total_ms or 0.0 for one in priced)

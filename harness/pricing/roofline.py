@@ -11,17 +11,21 @@ S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness import files
 from harness.cost.collectives import COLLECTIVES, Collective
-from harness.cost.ops import Kernel, hbm_bytes
-from harness.hardware import System
+from harness.cost.ops import ComputeKernel, Kernel, hbm_bytes
 from harness.pricing.base import KernelPrice
+from harness.pricing.shapes import impossible
+
+if TYPE_CHECKING:
+    from harness.hardware import System
 
 Bound = Literal["compute", "memory", "comm", "launch"]
 
@@ -48,19 +52,30 @@ class RooflinePricer:
         self.launch_overhead_ms = launch_overhead_us(system.key) / 1000
 
     def time(self, kernel: Kernel) -> RooflineTime | None:
-        """The roofline of one kernel; None where the GPU has no peak for its format, or no link for its exchange."""
+        """The roofline of one kernel.
+
+        None where the GPU has no peak for its format, or no link for its exchange, and for a kernel that cannot be.
+        """
+        if impossible(kernel):
+            return None
         if isinstance(kernel, COLLECTIVES):
             return self._exchange(kernel)
+        limit = self.without_launch(kernel)
+        if limit is None:
+            return None
+        bound: Bound = "launch" if self.launch_overhead_ms > limit.time_ms else limit.bound
+        return RooflineTime(limit.time_ms + self.launch_overhead_ms, bound)
+
+    def without_launch(self, kernel: ComputeKernel) -> RooflineTime | None:
+        """max(FLOPs / peak, bytes / bandwidth) of a kernel on one GPU; None where that has no peak for its format."""
         peak_flop_per_s = self.system.peak_flop_per_s.get(kernel.compute_format)
         if peak_flop_per_s is None:
             return None
         compute_ms = kernel.flops / peak_flop_per_s * 1000
         memory_ms = hbm_bytes(kernel) / self.system.memory_bandwidth_bytes_per_s * 1000
-        limit_ms = max(compute_ms, memory_ms)
-        bound: Bound = "compute" if compute_ms >= memory_ms else "memory"
-        if self.launch_overhead_ms > limit_ms:
-            bound = "launch"
-        return RooflineTime(limit_ms + self.launch_overhead_ms, bound)
+        if compute_ms >= memory_ms:
+            return RooflineTime(compute_ms, "compute")
+        return RooflineTime(memory_ms, "memory")
 
     def _exchange(self, kernel: Collective) -> RooflineTime | None:
         system = self.system
@@ -82,6 +97,9 @@ class RooflinePricer:
         return [self._price(kernel) for kernel in kernels]
 
     def _price(self, kernel: Kernel) -> KernelPrice:
+        problem = impossible(kernel)
+        if problem:
+            return KernelPrice.refuse("refused", problem)
         limit = self.time(kernel)
         if limit is None:
             lacks = f"{kernel.compute_format} tensor-core rate"
@@ -91,8 +109,17 @@ class RooflinePricer:
         return KernelPrice(limit.time_ms, "modelled")
 
     def versions(self) -> dict[str, str]:
-        """The roofline depends on nothing but the harness."""
-        return {"roofline": "gpus.yaml, launch_overheads.yaml, link_latencies.yaml"}
+        """The dated files that peaks, overheads and latencies come from."""
+        return {"roofline": f"data {data_digest()}"}
+
+
+@lru_cache(maxsize=1)
+def data_digest(folder: Path = _DATA) -> str:
+    """Eight digits over every file of `harness/data`: where they differ, the same question may have another answer."""
+    content = hashlib.sha256()
+    for path in sorted(folder.glob("*.yaml")):
+        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()[:8]
 
 
 def link_domain(system: System) -> tuple[int, float | None]:

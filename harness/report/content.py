@@ -10,16 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claims import Verdict, judge
-from harness.analysis.cliffs import Cliff, Edge, cliffs, edges
+from harness.analysis.cliffs import Cliff, cliffs
+from harness.analysis.edges import Edge, edges
+from harness.analysis.effect_lines import EffectLine, effect_lines
 from harness.analysis.effects import effects
+from harness.analysis.falls import FallGroup, falls, group_falls
 from harness.analysis.frame import observations, placed
+from harness.analysis.sources import Mix, source_mix, sources_text
 from harness.errors import UsageError
 from harness.hardware import known_systems, load_system
+from harness.report.automatic import automatic_plots
 from harness.report.effects import Effect, effects_of
-from harness.report.glossary import PROVENANCES, STATUSES, measured_by
+from harness.report.glossary import PROVENANCES, ROOFLINE_ONLY, STATUSES, measured_by
 from harness.report.plots import Chart, build_chart
 from harness.report.shares import Shares, shares_of
-from harness.spec.study import Study
+from harness.spec.study import Plot, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +46,17 @@ class Section:
     charts: tuple[Chart, ...]
     verdicts: tuple[Verdict, ...]
     effects: tuple[Effect, ...]
+    effect_rows: pd.DataFrame
+    """What `harness.analysis.effects.effects` returns, which the tables of `effects` arrange."""
+    effect_lines: tuple[EffectLine, ...]
     shares: tuple[Shares, ...]
     cliffs: tuple[Cliff, ...]
     edges: tuple[Edge, ...]
     """The cliffs, those of one edge together."""
+    falls: tuple[FallGroup, ...]
+    """Where more work takes less time."""
+    sources: Mix
+    """Phase → source → its share of the time."""
     flags: Mapping[str, int]
     """Flag → ok rows that carry it."""
 
@@ -72,6 +84,11 @@ class Report:
         return {provenance: badge(provenance, found) for provenance, found in versions.items()}
 
     @property
+    def warnings(self) -> list[str]:
+        """What nobody may overlook: rows that are no evidence, runs that could not be read whole."""
+        return [*([ROOFLINE_ONLY] if "modelled" in self.badges else []), *self.damage]
+
+    @property
     def counts(self) -> dict[str, int]:
         """Status → rows."""
         return count_statuses(self.records)
@@ -84,7 +101,7 @@ class Report:
     def edges(self) -> list[tuple[Section, Edge]]:
         """Cliffs by their edges, the largest factor first."""
         found = [(section, edge) for section in self.sections for edge in section.edges]
-        return sorted(found, key=lambda item: -max(cliff.factor for cliff in item[1].cliffs))
+        return sorted(found, key=lambda item: (not item[1].worst.same_work, -item[1].worst.size))
 
     @property
     def variants(self) -> list[str]:
@@ -99,8 +116,10 @@ class Report:
         cases = []
         for provenance in self.badges:
             counts = count_statuses(self.records[self.records["provenance"] == provenance])
-            told = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-            cases.append((_of("Cases", provenance, self.badges), told))
+            cases.append((_of("Cases", provenance, self.badges), counts_text(counts)))
+            if provenance != "modelled":
+                mix = source_mix(self.records[self.records["provenance"] == provenance])
+                cases.append((_of("Sources, share of time", provenance, self.badges), sources_text(mix)))
         return [
             ("Variants", f"{names} ({shapes:,} shapes)" if shapes > len(self.variants) else names),
             ("GPUs", ", ".join(self.systems[key] for key in dict.fromkeys(self.records["system"]))),
@@ -145,8 +164,13 @@ def _section(
     found = cliffs(study, records, ops)
     rows = placed(study, records)[0]
     left = rows[rows["status"] != "ok"]
-    seen = {plot.y: observations((records, ops), study, plot.y) for plot in study.plots}
-    charts = (build_chart(plot, seen[plot.y], left, study.level, provenance, systems, found) for plot in study.plots)
+
+    def drawn(plots: Sequence[Plot]) -> tuple[Chart, ...]:
+        seen = {plot.y: observations((records, ops), study, plot.y) for plot in plots}
+        made = (build_chart(plot, seen[plot.y], left, study.level, provenance, systems, found) for plot in plots)
+        return tuple(chart for chart in made if chart)
+
+    table = effects(study, records, ops)
     ok = records[records["status"] == "ok"]
     return Section(
         anchor=anchor,
@@ -155,12 +179,16 @@ def _section(
         answered_with=tuple(dict.fromkeys(records["answered_with"])),
         run=run.path.name,
         counts=count_statuses(records),
-        charts=tuple(chart for chart in charts if chart),
+        charts=drawn(study.plots) or drawn(automatic_plots(study, rows)),
         verdicts=tuple(judge(study, records, ops)),
-        effects=tuple(effects_of(study, effects(study, records, ops), records, systems)),
+        effects=tuple(effects_of(study, table, records, systems)),
+        effect_rows=table,
+        effect_lines=tuple(effect_lines(table)),
         shares=tuple(shares_of(study, records, ops, systems)),
         cliffs=tuple(found),
         edges=tuple(edges(found)),
+        falls=tuple(group_falls(falls(study, records, ops, found))),
+        sources=source_mix(records),
         flags={flag: n for flag in sorted({f for flags in ok["flags"] for f in flags}) if (n := _carry(ok, flag))},
     )
 
@@ -174,6 +202,11 @@ def count_statuses(records: pd.DataFrame) -> dict[str, int]:
     """Status → rows, ok first, then as `glossary.STATUSES` orders them."""
     found = records["status"].value_counts()
     return {status: int(found[status]) for status in STATUSES if status in found.index}
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """`1,529 ok, 96 unsupported`."""
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items())
 
 
 def _carry(records: pd.DataFrame, flag: str) -> int:

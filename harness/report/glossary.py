@@ -17,6 +17,9 @@ PROVENANCES: dict[str, str] = {
     "simulated": "made by a test double; says nothing about any GPU",
 }
 
+#: What a report says in front of numbers of the roofline.
+ROOFLINE_ONLY = "priced from the roofline; install trtllm-harness[tables] for verdicts"
+
 #: Status → why a row has no number.
 STATUSES: dict[str, str] = {
     "ok": "has a number",
@@ -79,7 +82,10 @@ TERMS: dict[str, str] = {
     "ISL": "Input tokens of one prompt (prefill).",
     "KVSL": "Tokens in the KV cache of one sequence (decode).",
     "step": "One generation step: every sequence of the batch gets its next token.",
-    "cliff": "A case much slower than its neighbour along an axis and its roofline explain.",
+    "cliff": "A case much slower than its neighbour along an axis and its roofline explain. Its size is time after / "
+    "time before at equal work; where the work grows too, what of that the work does not explain (beyond its work).",
+    "sources, share of time": "For each phase, how much of the summed time of all rows comes from which source.",
+    "deciding rows": "The rows at which a claim is judged. Those flagged l2_warm are faster than in a whole model.",
     "supports, contradicts, cannot tell": "What the rows say about a claim under the threshold written in the study. "
     "'Cannot tell' means that the rows do not decide it.",
 }
@@ -119,6 +125,13 @@ CATEGORIES: dict[str, str] = {
     "lm_head": "lm_head",
     "communication": "communication",
 }
+
+
+def limits_title(provenance: str) -> str:
+    """What stands above the limits of a study, which are those of the tables."""
+    if provenance == "modelled":
+        return "What the published tables cannot show (these numbers are the roofline's)"
+    return "What the data cannot show"
 
 
 def axis_title(name: str) -> str:

@@ -7,13 +7,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import __version__
+from harness.analysis.sources import sources_text
 from harness.report import glossary, tables
+from harness.report.bottom import effect_texts, open_claims
 from harness.report.content import Report, Section
-from harness.report.findings import ClaimRow, claim_rows, finding_text, findings_of, headline_edges, tally
+from harness.report.findings import (
+    ClaimRow,
+    charts_of,
+    claim_rows,
+    finding_text,
+    findings_of,
+    headline_chart,
+    headline_edges,
+    tally,
+)
+from harness.report.labels import section_labels
 from harness.report.rows import rows_payload
 from harness.report.scales import plain
 from harness.results.metrics import format_value, significant
+from harness.version import __version__
 
 if TYPE_CHECKING:
     from harness.report.plots import Panel
@@ -47,7 +59,13 @@ def render_html(report: Report) -> str:
         "short_name": glossary.short_name,
         "plain": plain,
         "level_text": glossary.level_text,
+        "limits_title": glossary.limits_title,
+        "sources_text": sources_text,
+        "open_claims": lambda provenance: open_claims(report, provenance),
+        "effects_in": lambda provenance: list(effect_texts(report, provenance)),
+        "headline_of": lambda provenance: headline_chart(report, provenance),
         "claim_rows": lambda section: claim_rows(section, report.systems),
+        "charts_of": lambda section: charts_of(report, section),
         "gpus_of": gpus_of,
         "finding_text": finding_text,
         "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
@@ -58,7 +76,7 @@ def render_html(report: Report) -> str:
     return environment.get_template("index.html.j2").render(
         report=report,
         version=__version__,
-        nav=nav_labels(report),
+        nav=section_labels(report),
         headline_edges=_HEADLINE_EDGES,
         not_ok=tables.not_ok_table(report.records, report.systems),
         flags=tables.flags_table(report.records),
@@ -86,23 +104,6 @@ def script_json(data: object) -> str:
     """JSON that may stand inside a script element; NaN is no JSON and raises ValueError."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def nav_labels(report: Report) -> dict[str, str]:
-    """Anchor → label: the guidelines of a study if no other has the same, with its provenance, or its name."""
-    labels: dict[str, str] = {}
-    for section in report.sections:
-        *shorter, last = _labels(section)
-        others = [_labels(other) for other in report.sections if other is not section]
-        alone = (label for at, label in enumerate(shorter) if label and all(label != other[at] for other in others))
-        labels[section.anchor] = next(alone, last)
-    return labels
-
-
-def _labels(section: Section) -> tuple[str, ...]:
-    """What a section may be called, shortest first."""
-    short, name, kind = ", ".join(section.study.guidelines), section.study.name, section.provenance
-    return short, f"{short} {kind}", name, f"{name} {kind}"
 
 
 def gpus_of(claims: Iterable[ClaimRow]) -> list[str]:

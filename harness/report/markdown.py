@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from harness.analysis.claims import Verdict
+from harness.analysis.sources import sources_text
 from harness.report import tables
-from harness.report.content import Report, Section
+from harness.report.bottom import effect_texts, open_claims
+from harness.report.content import Report, Section, counts_text
 from harness.report.findings import finding_text, findings_of, headline_edges
-from harness.report.glossary import flag_meaning, glossary, level_text
+from harness.report.glossary import flag_meaning, glossary, level_text, limits_title
+from harness.report.labels import section_labels
 from harness.report.shares import shares_table
 from harness.report.tables import Table
 
@@ -37,8 +41,8 @@ def _head(report: Report) -> Iterator[str]:
     for provenance, what in report.badges.items():
         yield f"**{provenance}**: {what}"
         yield ""
-    for text in report.damage:
-        yield f"> {text}"
+    for text in report.warnings:
+        yield f"> **{text}**"
         yield ""
     for name, value in report.facts():
         yield f"- {name}: {value}"
@@ -67,48 +71,68 @@ def _findings_of(report: Report, provenance: str) -> Iterator[str]:
         yield ""
         for claim in claims:
             yield f"- **{claim.guideline}** {claim.statement}"
-            yield from (f"  - {gpu} {_MARKS[one.verdict]}: {finding_text(one)}" for gpu, one in claim.on.items())
+            yield from (
+                f"  - {gpu} {_MARKS[one.verdict]}{_number(one)}: {finding_text(one)}" for gpu, one in claim.on.items()
+            )
+        yield ""
+    yield from _bullets("Claims that cannot be judged:", open_claims(report, provenance))
+    effects = [f"**{label}**, {gpu}: {text}" for label, gpu, text in effect_texts(report, provenance)]
+    yield from _bullets("Effects of what was asked:", effects)
+
+
+def _number(verdict: Verdict) -> str:
+    return f" {verdict.key}" if verdict.key else ""
+
+
+def _bullets(title: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield title
+        yield ""
+        yield from (f"- {text}" for text in texts)
         yield ""
 
 
 def _section(section: Section, report: Report) -> Iterator[str]:
     study = section.study
-    yield f"## {', '.join(study.guidelines)} {study.title}".replace("##  ", "## ")
+    label = section_labels(report)[section.anchor] if study.guidelines and len(report.sections) > 1 else ""
+    yield f"## {label or ', '.join(study.guidelines)} {study.title}".replace("##  ", "## ")
     yield ""
-    counts = ", ".join(f"{count} {status}" for status, count in section.counts.items())
-    yield f"`{study.name}`, {section.provenance}, {level_text(study)}: {counts}"
+    yield f"`{study.name}`, {section.provenance}, {level_text(study)}: {counts_text(section.counts)}"
     yield ""
+    if section.provenance != "modelled" and section.sources:
+        yield f"Sources, share of time: {sources_text(section.sources)}"
+        yield ""
     if study.about:
         yield study.about
         yield ""
-    if study.limits:
-        yield "What the data cannot show:"
-        yield ""
-        yield from (f"- {text}" for text in study.limits)
-        yield ""
+    yield from _bullets(f"{limits_title(section.provenance)}:", study.limits)
     if section.verdicts:
         yield "### Verdicts"
         yield ""
-        yield from _table(tables.claims_table(section.verdicts, report.systems))
+        yield from table_lines(tables.claims_table(section.verdicts, report.systems))
+    gpu_lines = [f"{report.systems.get(one.system, one.system)}: {one.text}" for one in section.effect_lines]
+    yield from _bullets("Effects, one workload each:", gpu_lines)
     for effect in section.effects:
         yield f"### Effect of {effect.title}"
         yield ""
         yield f"{effect.tables[0].about} {effect.tables[0].title.capitalize()}."
         yield ""
-        yield from _table(effect.tables[0])
+        yield from table_lines(effect.tables[0])
     if section.shares:
         yield "### Where time goes"
         yield ""
-        yield from _table(shares_table(section.shares))
+        yield from table_lines(shares_table(section.shares))
     if section.cliffs:
+        table = tables.cliffs_table(section.cliffs, report.systems)
         yield "### Cliffs"
         yield ""
-        yield from _table(tables.cliffs_table(section.cliffs, report.systems))
-    if section.flags:
-        yield "Flagged rows:"
+        yield table.about
         yield ""
-        yield from (f"- `{flag}` {count}: {flag_meaning(flag)}" for flag, count in section.flags.items())
-        yield ""
+        yield from table_lines(table)
+    notes = [f"{report.systems.get(group.system, group.system)} {group.text}" for group in section.falls]
+    yield from _bullets("Data quality, where more work takes more than 10 % less time:", notes)
+    flags = [f"`{flag}` {count}: {flag_meaning(flag)}" for flag, count in section.flags.items()]
+    yield from _bullets("Flagged rows:", flags)
 
 
 def _tail(report: Report) -> Iterator[str]:
@@ -118,18 +142,18 @@ def _tail(report: Report) -> Iterator[str]:
         yield ""
         yield left.about
         yield ""
-        yield from _table(left)
+        yield from table_lines(left)
     for run in report.runs:
         yield f"## Environment of {run.path.name}"
         yield ""
-        yield from _table(tables.environment_table(run.environment))
+        yield from table_lines(tables.environment_table(run.environment))
     yield "## Glossary"
     yield ""
     yield from (f"- **{term}**: {meaning}" for term, meaning in glossary())
 
 
-def _table(table: Table) -> Iterator[str]:
-    """A table in GitHub's Markdown; what would break a cell is escaped."""
+def table_lines(table: Table) -> Iterator[str]:
+    """A table in GitHub's Markdown with a blank line below; what would break a cell is escaped."""
     yield f"| {' | '.join(_escaped(column.heading) for column in table.columns)} |"
     yield f"|{'|'.join('--:' if column.numeric else '---' for column in table.columns)}|"
     for row in table.rows:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.cliffs import Cliff, Edge, edges
+from harness.analysis.cliffs import Cliff
+from harness.analysis.edges import Edge, edges
 from harness.report import lines, scales
 from harness.report.glossary import axis_title
 from harness.report.palette import Ink, inks
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Level → what an axis title adds to the name of a phase's time.
 _OF_LEVEL: dict[Level, str] = {"op": ", these ops alone", "layer": ", decoder layers", "model": ""}
+#: Characters that fit beside a plot.
+_LONG_TITLE = 28
 _CLIFF_INK = "#d9480f"
 _CLIFF_FILL = "rgba(217,72,15,0.10)"
 
@@ -83,19 +86,20 @@ def build_chart(
         return None
     bands = [cliff for cliff in cliffs if _is_of(cliff, plot, frame)]
     frame = frame.assign(system=[systems.get(key, key) for key in frame["system"]])
+    frame, unit = _readable(frame, plot)
     columns = lines.line_columns(frame, plot)
     keys = _keys(frame, plot, columns)
-    axes = _axes(frame, plot, level)
+    axes = _axes(frame, plot, level, unit)
     panels = []
     panel_columns = [plot.panels] if plot.panels in frame.columns else []
     for value, part in lines.split(frame, panel_columns):
         traces = [
             trace
             for place, rows in sorted(lines.split(part, columns), key=lambda item: list(keys).index(item[0]))
-            for trace in _line_traces(rows, plot, keys[place], list(keys).index(place), provenance)
+            for trace in _line_traces(rows, plot, unit, keys[place], list(keys).index(place), provenance)
         ]
         here = [band for band in bands if plot.panels != "system" or systems.get(band.system, band.system) == value[0]]
-        figure = {"data": traces, "layout": _layout(axes, here)}
+        figure = {"data": traces, "layout": _layout(axes, here, plot.y.op)}
         panels.append(Panel(lines.line_label(panel_columns, value), figure))
     return Chart(
         title=plot.title,
@@ -120,16 +124,29 @@ def _keys(frame: pd.DataFrame, plot: Plot, columns: list[str]) -> dict[tuple[Any
     return {place: Key(lines.line_label(columns, place), ink) for place, ink in zip(places, drawn, strict=True)}
 
 
-def _axes(frame: pd.DataFrame, plot: Plot, level: Level) -> dict[str, Any]:
+def _readable(frame: pd.DataFrame, plot: Plot) -> tuple[pd.DataFrame, str]:
+    """The frame in the unit that is easiest to read, the same for every panel."""
+    unit = METRICS[plot.y.measure].unit
+    factor, better = scales.readable_unit(unit, frame["value"].tolist(), log=plot.y_scale == "log")
+    scaled = frame.assign(value=frame["value"] * factor, roofline=frame["roofline"] * factor) if factor != 1 else frame
+    return scaled, better
+
+
+def _axes(frame: pd.DataFrame, plot: Plot, level: Level, unit: str) -> dict[str, Any]:
     """Both axes, the same for every panel so that heights compare."""
     phases = frame["phase"].unique()
     heights = [*frame["value"].tolist(), *frame["roofline"].dropna().tolist()]
-    title = quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "", level)
+    title = _in_lines(quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "", level, unit))
     is_log = plot.y_scale == "log" and min(heights) > 0
     return {
         "xaxis": _x_axis(frame[plot.x].unique().tolist(), plot),
         "yaxis": scales.log_axis(heights, title) if is_log else scales.linear_axis(heights, title),
     }
+
+
+def _in_lines(title: str) -> str:
+    """A title longer than the axis that it stands beside, in two lines."""
+    return title.replace(", ", ",<br>", 1) if len(title) > _LONG_TITLE else title
 
 
 def _x_axis(values: list[Any], plot: Plot) -> dict[str, Any]:
@@ -141,14 +158,16 @@ def _x_axis(values: list[Any], plot: Plot) -> dict[str, Any]:
     return scales.linear_axis(values, title)
 
 
-def _line_traces(rows: pd.DataFrame, plot: Plot, key: Key, number: int, provenance: str) -> list[dict[str, Any]]:
+def _line_traces(
+    rows: pd.DataFrame, plot: Plot, unit: str, key: Key, number: int, provenance: str
+) -> list[dict[str, Any]]:
     """The line through the answers and, unless the answers are the roofline, the roofline below it."""
     if all(is_number(value) for value in rows[plot.x]):
         rows = rows.sort_values(plot.x, kind="stable")
     modelled = provenance == "modelled"
     answers = _trace(rows, plot, key, number, "value", dashed=modelled) | {
         "mode": "lines+markers",
-        "text": [_hover(row, plot, key.label, modelled=modelled) for row in rows.to_dict("records")],
+        "text": [_hover(row, plot, unit, key.label, modelled=modelled) for row in rows.to_dict("records")],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {
             "size": 8,
@@ -178,8 +197,7 @@ def _trace(rows: pd.DataFrame, plot: Plot, key: Key, number: int, column: str, *
     }
 
 
-def _hover(row: Mapping[str, Any], plot: Plot, label: str, *, modelled: bool) -> str:
-    unit = METRICS[plot.y.measure].unit
+def _hover(row: Mapping[str, Any], plot: Plot, unit: str, label: str, *, modelled: bool) -> str:
     head = ", ".join(part for part in (label, f"{axis_title(plot.x).split(',')[0]} {text(row[plot.x])}") if part)
     told = [f"<b>{significant(row['value'])} {unit}</b>{' (roofline)' if modelled else ''}"]
     if not modelled and not is_null(row["roofline"]):
@@ -191,10 +209,10 @@ def _hover(row: Mapping[str, Any], plot: Plot, label: str, *, modelled: bool) ->
     return "<br>".join([head, *told])
 
 
-def _layout(axes: dict[str, Any], bands: Sequence[Cliff]) -> dict[str, Any]:
+def _layout(axes: dict[str, Any], bands: Sequence[Cliff], op: str) -> dict[str, Any]:
     layout: dict[str, Any] = {
-        "height": 320,
-        "margin": {"l": 58, "r": 12, "t": 14, "b": 48},
+        "height": 240,
+        "margin": {"l": 58, "r": 12, "t": 14, "b": 42},
         "hovermode": "closest",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -204,7 +222,7 @@ def _layout(axes: dict[str, Any], bands: Sequence[Cliff]) -> dict[str, Any]:
     found = edges(bands) if axes["xaxis"]["type"] != "category" else []
     if found:
         layout["shapes"] = [_band(edge) for edge in found]
-        layout["annotations"] = [_band_text(edge, log=axes["xaxis"]["type"] == "log") for edge in found]
+        layout["annotations"] = [_band_text(edge, op, log=axes["xaxis"]["type"] == "log") for edge in found]
     return layout
 
 
@@ -215,31 +233,39 @@ def _band(edge: Edge) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _band_text(edge: Edge, *, log: bool) -> dict[str, Any]:
-    """How large the cliff is, at the top of its band. On a logarithmic axis plotly.js takes exponents here."""
-    factors = [cliff.factor for cliff in edge.cliffs]
-    least, most = significant(min(factors), 2), significant(max(factors), 2)
+def _band_text(edge: Edge, op: str, *, log: bool) -> dict[str, Any]:
+    """How large the cliff is, at the top of its band, and of which op unless the plot is of that one.
+
+    On a logarithmic axis plotly.js takes exponents here.
+    """
+    shown = [cliff for cliff in edge.cliffs if cliff.same_work == edge.worst.same_work]
+    least, most = (significant(end(cliff.size for cliff in shown), 3) for end in (min, max))
+    beyond = "" if edge.worst.same_work else "<br>beyond<br>its work"
     return {
         "x": math.log10(edge.low * edge.high) / 2 if log else (edge.low + edge.high) / 2,
         "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
-        "text": f"×{most}" if least == most else f"×{least}–{most}", "font": {"size": 11, "color": _CLIFF_INK},
+        "text": ("" if op else f"{edge.op.removeprefix('layer.')}<br>")
+        + (f"×{most}" if least == most else f"×{least}–{most}")
+        + beyond,
+        "font": {"size": 11, "color": _CLIFF_INK},
     }  # fmt: skip
 
 
 def _is_of(cliff: Cliff, plot: Plot, frame: pd.DataFrame) -> bool:
     """Whether a cliff lies on the axis of the plot, among its rows, and is one of its quantity."""
-    if cliff.axis != plot.x or (plot.y.op and cliff.op != plot.y.op):
+    if cliff.axis != plot.x or (plot.y.op and plot.y.op not in dict(cliff.ops)):
         return False
     drawn = set(frame["attempt_id"])
     return any(attempt in drawn for attempt in cliff.attempt_ids)
 
 
-def quantity_title(quantity: Quantity, phase: str, level: Level) -> str:
+def quantity_title(quantity: Quantity, phase: str, level: Level, unit: str = "") -> str:
     """Title of an axis with its unit: `layer.attn.attention, one layer (µs)`, `Decode step, decoder layers (ms)`.
 
-    `phase` is empty where rows of several are drawn; `level` is what a time of the whole phase is of.
+    `phase` is empty where rows of several are drawn; `level` is what a time of the whole phase is of; `unit` is that of
+    the measure unless another is easier to read.
     """
-    unit = METRICS[quantity.measure].unit
+    unit = unit or METRICS[quantity.measure].unit
     what = quantity.op or quantity.category
     if quantity.measure == "tok_s_per_gpu":
         return f"{METRICS['tok_s_per_gpu'].title} ({unit})"

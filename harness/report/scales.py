@@ -9,8 +9,26 @@ from typing import Any
 from harness.results.metrics import significant
 
 _STEPS = (1, 2, 5)
+_TIMES = ("µs", "ms", "s")
 #: Labels stand at least this part of an axis apart.
 _LEAST_GAP = 0.05
+
+
+def readable_unit(unit: str, values: Sequence[float], *, log: bool) -> tuple[float, str]:
+    """The unit in which times are easiest to read, and the factor that leads to it from `unit`.
+
+    The top of a linear axis and the middle of a logarithmic one print as 1 to 1000; the top of a logarithmic one stays
+    below 10000. Units of no time stay as they are.
+    """
+    if unit not in _TIMES or min(values) <= 0:
+        return 1.0, unit
+    top, at = max(values), _TIMES.index(unit)
+    middle = math.sqrt(min(values) * top) if log else top
+    steps = math.floor(math.log10(middle) / 3)
+    if log and steps == 0 and top >= 10_000:
+        steps = 1
+    to = min(max(at + steps, 0), len(_TIMES) - 1)
+    return 1000.0 ** (at - to), _TIMES[to]
 
 
 def log2_axis(values: Sequence[float], title: str) -> dict[str, Any]:

@@ -48,6 +48,11 @@ class Shares:
     about: str
     bars: tuple[Bar, ...]
 
+    @property
+    def longest_ms(self) -> float:
+        """Time of the longest bar."""
+        return max(bar.time_ms for bar in self.bars)
+
 
 _Placed = tuple[dict[str, Any], dict[str, Any]]
 """A record and its coordinates."""
@@ -147,13 +152,16 @@ def shares_table(shares: Sequence[Shares]) -> Table:
     names = [name for name in CATEGORIES if name in used] + sorted(used - set(CATEGORIES))
     columns = [
         Column("GPU"), Column("At"), Column("Case"), Column("Time", "ms", numeric=True),
-        *(Column(CATEGORIES.get(name, name), "%", numeric=True) for name in names),
+        *(Column(CATEGORIES.get(name, name), "ms, %", numeric=True) for name in names),
     ]  # fmt: skip
     rows = []
-    for one in shares:
-        for bar in one.bars:
-            share = {segment.category: format_value(segment.share, "percent") for segment in bar.segments}
+    for each in shares:
+        for bar in each.bars:
+            share = {
+                one.category: f"{significant(one.time_ms, 3)}, {format_value(one.share, 'percent')}"
+                for one in bar.segments
+            }
             label = f"{bar.label} (baseline)" if bar.is_baseline else bar.label
-            place = [one.system, one.about, label, significant(bar.time_ms)]
+            place = [each.system, each.about, label, significant(bar.time_ms)]
             rows.append([*place, *(share.get(name, "") for name in names)])
     return table("Where time goes", columns, rows)

@@ -65,12 +65,15 @@ def table(title: str, columns: Iterable[Column], rows: Iterable[Iterable[str | C
 
 def claims_table(verdicts: Sequence[Verdict], systems: Mapping[str, str]) -> Table:
     """Each claim on each GPU: the verdict, the numbers it rests on, the threshold."""
-    columns = [Column("Guideline"), Column("GPU"), Column("Verdict"), Column("Finding"), Column("Threshold")]
+    columns = [
+        Column("Guideline"), Column("GPU"), Column("Verdict"), Column("Number"), Column("Finding"), Column("Threshold"),
+    ]  # fmt: skip
     rows: list[list[str | Cell]] = [
         [
             verdict.guideline,
             systems.get(verdict.system, verdict.system),
             Cell(verdict.verdict, verdict.verdict.replace(" ", "-")),
+            verdict.key,
             verdict.finding,
             verdict.threshold,
         ]
@@ -80,10 +83,12 @@ def claims_table(verdicts: Sequence[Verdict], systems: Mapping[str, str]) -> Tab
 
 
 def cliffs_table(cliffs: Sequence[Cliff], systems: Mapping[str, str]) -> Table:
-    """Where a case breaks from its neighbours: edge, factor, op, the times on both sides."""
+    """Where a case breaks from its neighbours: edge, op, the times on both sides, what its work explains."""
     columns = [
-        Column("GPU"), Column("Series"), Column("Phase"), Column("Edge"), Column("At"), Column("Op"),
-        Column("Before", "ms", numeric=True), Column("After", "ms", numeric=True), Column("Factor", "×", numeric=True),
+        Column("GPU"), Column("Series"), Column("Phase"), Column("Edge"), Column("At"), Column("QH:KH heads"),
+        Column("Op"), Column("Before", "ms", numeric=True), Column("After", "ms", numeric=True),
+        Column("After / before", "×", numeric=True), Column("Its work explains", "×", numeric=True),
+        Column("Size", "×", numeric=True),
     ]  # fmt: skip
     rows = [
         [
@@ -92,14 +97,18 @@ def cliffs_table(cliffs: Sequence[Cliff], systems: Mapping[str, str]) -> Table:
             cliff.phase,
             f"{short_name(cliff.axis)} ({text(cliff.low)}, {text(cliff.high)}]",
             cliff.where,
+            "" if cliff.heads[0] == cliff.heads[1] else f"{cliff.heads[0]} → {cliff.heads[1]}",
             cliff.op,
             significant(cliff.time_ms_low),
             significant(cliff.time_ms_high),
             significant(cliff.factor, 3),
+            significant(cliff.explained, 3),
+            significant(cliff.size, 3),
         ]
         for cliff in cliffs
     ]
-    return _without_empty(table("Cliffs", columns, rows))
+    about = "Size is time after / before at equal work, else what of it the work does not explain."
+    return _without_empty(table("Cliffs", columns, rows, about))
 
 
 def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:

@@ -1,6 +1,6 @@
 """The summary of a run on a terminal: rich on a TTY, plain lines elsewhere.
 
-It says what was asked, the cliffs and the verdict of every claim; the numbers behind a verdict are in the report.
+One line for each study, its bottom line, and one for each cliff; everything behind them is in the report.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from harness.analysis.claims import Verdict
+from harness.report.bottom import BottomLine, bottom_lines, effect_texts, open_claims
 from harness.report.content import Report, build_report
-from harness.report.findings import ClaimRow, findings_of, headline_edges
+from harness.report.findings import headline_edges
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from harness.results.store import Run
 
 _STYLES = {"supports": "green", "contradicts": "red", "cannot tell": "yellow"}
 _MARKS = {"supports": "✓", "contradicts": "✗", "cannot tell": "?"}
+_MOST_EDGES = 3
+_MOST_EFFECTS = 8
 
 
 def print_summary(run: Run | Report) -> None:
-    """Print what a run or a report says: what was asked, cliffs, verdicts, how many rows have no number."""
+    """Print what a run or a report says: what was asked, cliffs, bottom lines, how many rows have no number."""
     if sys.stdout.isatty():
         from rich.console import Console
 
@@ -35,13 +40,13 @@ def print_summary(run: Run | Report) -> None:
 def summary_lines(report: Report) -> Iterator[str]:
     """The summary as plain lines, one fact each."""
     yield from _head(report)
+    yield from (f"NO VERDICTS: {text}" for text in _loud(report))
     for provenance in report.badges:
         note = f" [{provenance}]" if len(report.badges) > 1 else ""
         yield from (f"cliff: {text}{note}" for text in _cliffs(report, provenance))
-        for claim in _claims(report, provenance):
-            said = ", ".join(f"{gpu} {verdict.verdict}" for gpu, verdict in claim.on.items())
-            yield f"{claim.guideline}: {said}: {claim.statement}{note}"
-    yield from _left(report)
+        yield from (f"{line.label}: {_plain(line)}{note}" for line in bottom_lines(report, provenance))
+        yield from (text + note for text in _open(report, provenance))
+        yield from (f"effect: {text}{note}" for text in _effects(report, provenance))
 
 
 def terminal_summary(run: Run | Report) -> RenderableType:
@@ -51,50 +56,104 @@ def terminal_summary(run: Run | Report) -> RenderableType:
 
     report = run if isinstance(run, Report) else build_report([run])
     title, *head = _head(report)
-    parts: list[RenderableType] = [Text(title, style="bold"), *(Text(line) for line in head)]
+    parts: list[RenderableType] = [Text(title, style="bold"), *(Text(line, style="dim") for line in head)]
+    parts += [Text(f"NO VERDICTS: {text}", style="bold red reverse") for text in _loud(report)]
     for provenance in report.badges:
         if len(report.badges) > 1:
             parts.append(Text(f"\n{provenance}", style="bold"))
         parts += [Text.assemble(("cliff ", "bold yellow"), text) for text in _cliffs(report, provenance)]
-        claims = _claims(report, provenance)
-        parts += [_board(claims)] if claims else []
-    return Group(*parts, *(Text(line, style="dim") for line in _left(report)))
+        lines = bottom_lines(report, provenance)
+        parts += [_board(lines)] if lines else []
+        parts += [Text(text, style="dim") for text in _open(report, provenance)]
+        parts += [Text.assemble(("effect ", "bold"), text) for text in _effects(report, provenance)]
+    return Group(*parts)
 
 
-def _board(claims: Sequence[ClaimRow]) -> RenderableType:
-    """Claims with the verdict of each GPU."""
+def _board(lines: Sequence[BottomLine]) -> RenderableType:
+    """Bottom lines with the number and the verdict of each GPU."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    gpus = list(dict.fromkeys(gpu for claim in claims for gpu in claim.on))
+    gpus = list(dict.fromkeys(gpu for line in lines for gpu, _ in line.said))
     board = Table("", "Claim", *gpus, box=box.SIMPLE_HEAD, pad_edge=False)
-    for claim in claims:
-        said = [claim.on[gpu].verdict if gpu in claim.on else None for gpu in gpus]
-        marks = [Text(f"{_MARKS[one]} {one}", style=_STYLES[one], no_wrap=True) if one else Text() for one in said]
-        board.add_row(claim.guideline, Text(claim.statement), *marks)
+    if any(line.others for line in lines):
+        board.add_column("Other claims", style="dim")
+    for line in lines:
+        cells = [_marked(line, gpu) for gpu in gpus]
+        board.add_row(line.label, Text(line.claim.statement), *cells, *([_marks(line)] if line.others else []))
     return board
 
 
+def _marked(line: BottomLine, gpu: str) -> Text:
+    from rich.text import Text
+
+    verdict = line.claim.on.get(gpu)
+    if verdict is None:
+        return Text()
+    return Text(f"{_MARKS[verdict.verdict]} {_number(verdict)}", style=_STYLES[verdict.verdict])
+
+
+def _verdict(verdict: Verdict) -> str:
+    """The verdict with its number; numbers of the roofline have none."""
+    outcome = verdict.reason if verdict.reason == "roofline only" else verdict.verdict
+    return f"{outcome} {_number(verdict)}"
+
+
+def _number(verdict: Verdict) -> str:
+    """The number to remember, or why there is none."""
+    return verdict.key or f"({verdict.reason})"
+
+
+def _marks(line: BottomLine) -> str:
+    return " ".join(f"{count}{_MARKS[outcome]}" for outcome, count in line.others.items())
+
+
+def _plain(line: BottomLine) -> str:
+    """`B200 contradicts 1.67×, 1.39×; H200 …: statement (others: 4 supports)`."""
+    said = "; ".join(f"{gpu} {_verdict(verdict)}" for gpu, verdict in line.said)
+    rest = f" (other claims: {line.rest})" if line.rest else ""
+    return f"{said}: {line.claim.statement}{rest}"
+
+
 def _head(report: Report) -> Iterator[str]:
+    """What was asked, what kind of numbers these are, and where they come from."""
     yield report.title
     yield from (f"{provenance}: {what}" for provenance, what in report.badges.items())
-    yield from (f"{name}: {value}" for name, value in report.facts())
+    facts = report.facts()
+    asked = {name: value for name, value in facts if name in {"Variants", "GPUs", "Phases"}}
+    yield f"{asked['Variants']}; {asked['GPUs']}; {asked['Phases']}"
+    yield from (f"{name}: {value}" for name, value in facts if name not in asked)
+
+
+def _loud(report: Report) -> Iterator[str]:
+    """What nobody may overlook; what could not be read is said by the command."""
+    return (text for text in report.warnings if text not in report.damage)
 
 
 def _cliffs(report: Report, provenance: str) -> Iterator[str]:
-    for _, edge in headline_edges(report, provenance):
-        yield f"{report.systems.get(edge.system, edge.system)} {edge.text}"
+    found = headline_edges(report, provenance)
+    texts = [
+        f"{report.systems.get(edge.system, edge.system)} {edge.phase}, {edge.interval}: {edge.short}"
+        for _, edge in found[:_MOST_EDGES]
+    ]
+    if len(found) > _MOST_EDGES:
+        texts[-1] += f" ({len(found) - _MOST_EDGES} more in the report)"
+    yield from texts
 
 
-def _claims(report: Report, provenance: str) -> list[ClaimRow]:
-    """Contradictions first."""
-    return [claim for claims in findings_of(report, provenance).values() for claim in claims]
+def _open(report: Report, provenance: str) -> Iterator[str]:
+    reasons = open_claims(report, provenance)
+    if reasons:
+        yield f"cannot be judged: {'; '.join(reasons)}"
 
 
-def _left(report: Report) -> Iterator[str]:
-    """How many rows of each study have no number; each with its reason is in the report."""
-    left = report.records[report.records["status"] != "ok"]
-    for study, rows in left.groupby("study", sort=False):
-        counts = ", ".join(f"{count} {status}" for status, count in rows["status"].value_counts().items())
-        yield f"without a number in {study}: {counts}"
+def _effects(report: Report, provenance: str) -> Iterator[str]:
+    several = len(report.sections) > 1
+    found = [
+        f"{label}, {gpu}: {text}" if several else f"{gpu}: {text}"
+        for label, gpu, text in effect_texts(report, provenance)
+    ]
+    yield from found[:_MOST_EFFECTS]
+    if len(found) > _MOST_EFFECTS:
+        yield f"{len(found) - _MOST_EFFECTS} more in the report"

@@ -6,15 +6,18 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from harness import __version__
-from harness.cost.kv_cache import kv_bytes_per_sequence
+from harness.cost.kv_cache import kv_bytes_per_sequence, stage_sizes
+from harness.cost.memory import fits
 from harness.cost.ops import Kernel, hbm_bytes
+from harness.cost.pipeline import decode_period, imbalance
+from harness.hardware import load_system
 from harness.pricing.compose import CasePrice, PricedOp
 from harness.results.record import PROVENANCE_OF, OpRow, Record, Status
 from harness.results.store import Attempt
 from harness.spec.case import Case
 from harness.spec.expand import PlannedCase
-from harness.spec.workload import Decode, Serve
+from harness.spec.workload import Decode, Prefill, Serve
+from harness.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,21 @@ def priced_attempt(
 def unpriced_attempt(
     planned: PlannedCase, status: Status, reason: str, answerer: Answerer, attempt_id: str, started_at: str
 ) -> Attempt:
-    """The attempt of a case that was never asked: skipped by its study or rejected by lint."""
+    """The attempt of a case that was never asked: skipped by its study, or rejected by lint or for memory."""
     return Attempt(_record(planned, answerer, attempt_id, started_at, status, reason, [], {}))
+
+
+def what_is_asked(planned: PlannedCase) -> dict[str, Any]:
+    """The columns that say what was asked, and where in its study it lies."""
+    return {
+        "case_id": planned.case.case_id,
+        "study": planned.study,
+        "series": planned.series,
+        "coordinates": json.dumps(planned.coordinates),
+        "level": planned.level,
+        "level_ops": ",".join(planned.ops) or None,
+        "case": json.dumps(planned.case.model_dump(mode="json", exclude_defaults=True)),
+    }
 
 
 def _record(
@@ -57,12 +73,7 @@ def _record(
     return Record(
         attempt_id=attempt_id,
         run_id=attempt_id.partition(".")[0],
-        case_id=case.case_id,
-        study=planned.study,
-        series=planned.series,
-        coordinates=json.dumps(planned.coordinates),
-        level=planned.level,
-        level_ops=",".join(planned.ops) or None,
+        **what_is_asked(planned),
         phase=case.workload.phase,
         started_at=started_at,
         status=status,
@@ -72,7 +83,6 @@ def _record(
         provenance=PROVENANCE_OF[answerer.name],
         answered_with=answerer.versions,
         harness_version=__version__,
-        case=json.dumps(case.model_dump(mode="json", exclude_defaults=True)),
         **_shape(case),
         **figures,
     )
@@ -100,7 +110,9 @@ def _shape(case: Case) -> dict[str, Any]:
         "kv_format": variant.kv_format,
         "attn_format": variant.attn_format,
         "world_size": split.world_size,
-        **{name: getattr(split, name) for name in ("tp", "pp", "cp", "ep", "attention_dp")},
+        **{name: getattr(split, name) for name in ("tp", "pp", "cp", "ep", "attention_dp", "slots")},
+        "moe_tp": split.expert_tp if experts else None,
+        "pp_partition": _partition(case) if split.pp > 1 else None,
         "batch": work.batch,
         **{name: getattr(work, name, None) for name in ("isl", "chunk", "kvsl", "draft_len", "accepted")},
         "routing": work.routing,
@@ -113,6 +125,7 @@ def _figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "flops": sum(one.op.flops for one in price.ops) or None,
         "hbm_bytes": sum(one.op.hbm_bytes for one in price.ops) or None,
+        "link_bytes": sum(one.op.count * one.op.kernel.link_bytes for one in price.ops) if price.ops else None,
         "roofline_ms": price.roofline_ms,
         "roofline_bound": price.bound,
         "kv_bytes_per_gpu": _kv_bytes_per_gpu(case),
@@ -123,12 +136,36 @@ def _figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
     figures |= {"worst_source": price.worst_source, "source_shares": json.dumps(shares)}
     time_ms = price.time_ms
     figures["step_ms" if isinstance(work, Decode) else "prefill_compute_ms"] = time_ms
+    if price.stage_ms:
+        figures["pp_imbalance"] = imbalance(price.stage_ms)
     if level == "model":  # the time of a part says nothing about tokens a second
-        figures["tok_s_per_gpu"] = work.tokens / time_ms * 1000 / case.parallelism.world_size
-    if level == "model" and isinstance(work, Decode):
-        figures["tpot_ms"] = time_ms / (1 + work.accepted)
-        figures["tok_s_per_user"] = 1000 / figures["tpot_ms"]
+        figures |= _rates(case, work, price)
     return figures
+
+
+def _rates(case: Case, work: Prefill | Decode, price: CasePrice) -> dict[str, Any]:
+    """Tokens a second; a pipeline is kept busy by groups of `batch` sequences, as many as it has stages and room."""
+    groups, period_ms = 1, price.time_ms or 0.0
+    if price.stage_ms:
+        groups = _groups(case)
+        period_ms = decode_period(price.stage_ms, groups)
+    rates = {"tok_s_per_gpu": groups * work.tokens / period_ms * 1000 / case.parallelism.world_size}
+    if isinstance(work, Decode):
+        rates["tpot_ms"] = period_ms / (1 + work.accepted)
+        rates["tok_s_per_user"] = 1000 / rates["tpot_ms"]
+    return {**rates, "pp_groups": groups if price.stage_ms else None}
+
+
+def _groups(case: Case) -> int:
+    """Groups of `batch` sequences in flight: pp, or as many as the memory of each GPU holds."""
+    most = fits(case, load_system(case.system)).max_batch
+    pp = case.parallelism.pp
+    return pp if most is None else max(1, min(pp, most // case.workload.batch))
+
+
+def _partition(case: Case) -> str:
+    split = case.parallelism
+    return "+".join(map(str, stage_sizes(case.variant.layers, split.pp, split.pp_partition)))
 
 
 def _kv_bytes_per_gpu(case: Case) -> float:
@@ -155,6 +192,7 @@ def _op_row(attempt_id: str, position: int, priced: PricedOp) -> OpRow:
         note=price.note or None,
         flops=op.kernel.flops,
         hbm_bytes=hbm_bytes(op.kernel),
+        link_bytes=op.kernel.link_bytes,
         roofline_us=priced.roofline.time_ms * 1000 if priced.roofline else None,
         roofline_bound=priced.roofline.bound if priced.roofline else None,
     )

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from harness import __version__
+from harness.version import __version__
 
 #: Packages whose version can change a number or a verdict.
 _PACKAGES = ("aiconfigurator-core", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "tensorrt-llm", "torch")

@@ -57,12 +57,20 @@ _TABLE = (
         "Weights, activations and KV that have to cross the memory bus once.",
     ),
     Metric(
+        "link_bytes", "Sent to other GPUs", "bytes", "lower", "significant",
+        "What the slowest rank sends to others, by the algorithm that moves least without help from the switch.",
+    ),
+    Metric(
         "kv_bytes_per_gpu", "KV cache", "bytes", "lower", "bytes",
         "What the KV cache of the whole batch takes on one GPU.",
     ),
     Metric(
         "roofline_ms", "Roofline", "ms", "none", "significant",
         "max(FLOPs / peak, bytes / bandwidth) + launch overhead, added over all ops: what no kernel can beat.",
+    ),
+    Metric(
+        "pp_imbalance", "Stage imbalance", "×", "lower", "ratio",
+        "Time of the slowest pipeline stage / mean over the stages: 1 where all take the same.",
     ),
     Metric(
         "time_us", "Time, one layer", "µs", "lower", "significant",

@@ -7,13 +7,13 @@ what does not apply is null, never NaN and never 0. Lists of columns live here a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Raised with every change of columns; see `docs/records.md` for what each version changed.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Provenance = Literal["measured", "composed", "modelled", "imported", "simulated"]
 Status = Literal[
@@ -89,6 +89,12 @@ class Record:
     pp: int
     cp: int
     ep: int
+    moe_tp: int | None = None
+    """Ways each expert is cut; null for a dense variant."""
+    slots: int | None = None
+    """Expert slots under EPLB, copies included; null without it."""
+    pp_partition: str | None = None
+    """Layers of each pipeline stage, `20+20+21`; null without a pipeline."""
     attention_dp: bool
 
     batch: int
@@ -102,17 +108,24 @@ class Record:
     prefill_compute_ms: float | None = None
     """Composed or modelled prefill is compute only; it is no time to first token."""
     step_ms: float | None = None
+    """One generation step of `batch` sequences, through all pipeline stages."""
     tpot_ms: float | None = None
-    """step_ms / (1 + accepted)."""
+    """step_ms / (1 + accepted); with a pipeline, the period in which `pp_groups` groups yield a token each."""
     ttft_ms: float | None = None
     """Null for priced rows."""
     tok_s_per_gpu: float | None = None
     """Input tokens for prefill, output tokens for decode, per second and GPU; of whole models only, as `tpot_ms` is."""
     tok_s_per_user: float | None = None
     """1000 / tpot_ms; decode only."""
+    pp_groups: int | None = None
+    """Groups of `batch` sequences that are in flight in the pipeline: pp, or as many as fit; of whole models only."""
+    pp_imbalance: float | None = None
+    """Slowest stage / mean stage; null without a pipeline."""
 
     flops: float | None = None
     hbm_bytes: float | None = None
+    link_bytes: float | None = None
+    """What the slowest rank sends to others; 0 on one GPU."""
     kv_bytes_per_gpu: float | None = None
     roofline_ms: float | None = None
     roofline_bound: str | None = None
@@ -144,13 +157,10 @@ class OpRow:
     """One execution."""
     hbm_bytes: float
     """One execution."""
+    link_bytes: float = 0.0
+    """What one rank sends in one execution."""
     roofline_us: float | None
     roofline_bound: str | None
-
-
-def to_json_row(row: Record | OpRow) -> dict[str, Any]:
-    """Plain data for the journal. Rows are flat, so this need not copy as deeply, and as slowly, as `asdict`."""
-    return {name: getattr(row, name) for name in column_names(type(row))}
 
 
 def column_names(kind: type[Record | OpRow]) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import files
-from harness.errors import UnreadableInput, UsageError
-from harness.results.record import SCHEMA_VERSION, OpRow, Record, arrow_schema, to_json_row
+from harness.errors import HarnessError, UnreadableInput, UsageError
+from harness.results.record import SCHEMA_VERSION, OpRow, Record, arrow_schema
+from harness.results.rows import from_json_row, to_json_row
 from harness.spec.base import parse
 from harness.spec.study import Study, Suite
 
@@ -35,8 +37,22 @@ JOURNAL_FILE = "journal.jsonl"
 RECORDS_FILE = "records.parquet"
 OPS_FILE = "ops.parquet"
 
-#: Parquet metadata: how long the journal was when the tables were made from it.
+#: Everything that makes a run; a folder may hold other files beside them.
+RUN_FILES = (STUDY_FILE, ENVIRONMENT_FILE, JOURNAL_FILE, RECORDS_FILE, OPS_FILE)
+
+#: Parquet metadata: how long the journal was when the tables were made from it, and what of it could not be read.
 _JOURNAL_BYTES = b"journal_bytes"
+_DAMAGE = b"journal_damage"
+
+#: Damaged lines that are named; the rest is counted.
+_NAMED = 20
+
+#: Run, number in the plan, and the try where it is not the first.
+_ATTEMPT_ID = re.compile(r"[^.]+\.[0-9]{1,9}(\.[0-9]{1,9})?")
+
+
+class LaterRelease(UnreadableInput):
+    """A run, or a part of one, that a later release wrote; this one does not know what its columns mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +68,32 @@ class Attempt:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_line(cls, line: str, where: str) -> Attempt:
-        """Read a journal line back; raise UnreadableInput naming `where`."""
+    def from_line(cls, line: str | None, where: str) -> Attempt:
+        """Read a journal line back (None: not UTF-8); raise LaterRelease, or UnreadableInput, naming `where`."""
+        if line is None:
+            raise UnreadableInput(f"{where}: not UTF-8 text")
         try:
             data = json.loads(line)
+            if "\\ud" in line:
+                json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair is no text
             version = data["record"]["schema_version"]
             if version > SCHEMA_VERSION:
-                raise UnreadableInput(
+                raise LaterRelease(
                     f"{where}: written by a later release (schema {version}, this one reads up to {SCHEMA_VERSION})"
                 )
-            return cls(Record(**data["record"]), tuple(OpRow(**op) for op in data["ops"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreadableInput(f"{where}: not a record: {error}") from None
+            record = from_json_row(Record, data["record"])
+            ops = tuple(from_json_row(OpRow, op) for op in data["ops"])
+            _check_ids(record, ops)
+            return cls(record, ops)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UnreadableInput(f"{where}: not a record: {str(error)[:200]}") from None
+
+
+def _check_ids(record: Record, ops: Iterable[OpRow]) -> None:
+    if not _ATTEMPT_ID.fullmatch(record.attempt_id):
+        raise ValueError(f"attempt_id is {record.attempt_id[:40]!r}, and not run, dot and number")
+    if any(op.attempt_id != record.attempt_id for op in ops):
+        raise ValueError(f"attempt_id is {record.attempt_id!r}, and another in its ops")
 
 
 def slot_of(attempt_id: str) -> str:
@@ -87,7 +117,7 @@ class Run:
 
 
 class RunFolder:
-    """A run being written. Attempts are durable when `append` returns; hold it with `open_run`."""
+    """A run being written. Attempts are durable when `append` returns; get it from `open_run`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,36 +139,62 @@ class RunFolder:
 
 @contextmanager
 def open_run(path: Path, suite: Suite, studies: Sequence[Study]) -> Iterator[RunFolder]:
-    """Hold a run folder for writing: locked, with `study.yaml` in it; the tables are written on every way out."""
-    with files.folder_lock(path):
-        files.write_atomic(
-            path / STUDY_FILE,
-            files.dump_yaml(
-                {"suite": suite.to_yaml_data(), "studies": [study.to_yaml_data() for study in studies]},
-            ),
-        )
-        folder = RunFolder(path)
-        try:
-            yield folder
-        finally:
-            folder.close()
+    """Open a run folder for writing, with `study.yaml` in it; the tables are written on every way out.
+
+    Hold `files.folder_lock(path)` meanwhile, from before the journal is read. Raises as `refuse_foreign` does.
+    """
+    asked = {"suite": suite.to_yaml_data(), "studies": [study.to_yaml_data() for study in studies]}
+    refuse_foreign(path)
+    files.write_atomic(path / STUDY_FILE, files.dump_yaml(asked))
+    folder = RunFolder(path)
+    try:
+        yield folder
+    finally:
+        folder.close()
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run."""
-    return (path / JOURNAL_FILE).is_file() or (path / STUDY_FILE).is_file()
+    """Whether a folder holds a run: a journal, or what `study.yaml` becomes before there is one."""
+    return (path / JOURNAL_FILE).is_file() or _is_of_run(path / STUDY_FILE)
+
+
+def _is_of_run(study: Path, unreadable: bool = False) -> bool:
+    """Whether a `study.yaml` is that of a run and not a study that somebody wrote."""
+    try:
+        data = files.read_yaml(study)
+    except HarnessError:
+        return unreadable
+    return isinstance(data, dict) and {"suite", "studies"} <= data.keys()
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise UsageError where writing a run into a folder would overwrite files that are of no run."""
+    found = [name for name in RUN_FILES if (path / name).exists()]
+    if (path / JOURNAL_FILE).is_file():
+        found = [name for name in found if name == STUDY_FILE and not _is_of_run(path / name, unreadable=True)]
+    elif _is_of_run(path / STUDY_FILE):
+        found = []
+    if found:
+        raise UsageError(f"{path} has a {found[0]} that is of no run and would be overwritten; take another --out")
 
 
 def read_attempts(path: Path) -> tuple[list[Attempt], list[str]]:
-    """Return every attempt in a run's journal, oldest first, and what of it could not be read."""
+    """Return every attempt in a run's journal, oldest first, and what of it could not be read.
+
+    Raises UnreadableInput where there is no journal, LaterRelease where a line of it is of a later release.
+    """
     journal = path / JOURNAL_FILE
     lines, dropped_bytes = files.read_journal(journal)
     attempts, damage = [], []
     for number, line in enumerate(lines, 1):
         try:
             attempts.append(Attempt.from_line(line, f"{journal}:{number}"))
+        except LaterRelease:
+            raise
         except UnreadableInput as error:
             damage.append(str(error))
+    if len(damage) > _NAMED:
+        damage[_NAMED:] = [f"{journal}: {len(damage) - _NAMED:,} more lines cannot be read"]
     if dropped_bytes:
         damage.append(f"{journal}: the last line is incomplete ({dropped_bytes} bytes ignored); its case is not done")
     return attempts, damage
@@ -155,9 +211,11 @@ def write_tables(path: Path) -> None:
     import pyarrow.parquet as pq
 
     size = (path / JOURNAL_FILE).stat().st_size
-    records, ops = _tables(latest_attempts(read_attempts(path)[0]))
+    attempts, damage = read_attempts(path)
+    records, ops = _tables(latest_attempts(attempts))
+    told = json.dumps([text.removeprefix(f"{path}{os.sep}") for text in damage])
     for name, table in ((RECORDS_FILE, records), (OPS_FILE, ops)):
-        metadata = {**(table.schema.metadata or {}), _JOURNAL_BYTES: str(size).encode()}
+        metadata = {**(table.schema.metadata or {}), _JOURNAL_BYTES: str(size).encode(), _DAMAGE: told.encode()}
         with files.atomic_writer(path / name) as file:
             pq.write_table(table.replace_schema_metadata(metadata), file)
 
@@ -175,14 +233,23 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     folder = Path(path)
     if not is_run(folder):
         raise UsageError(f"{folder}: holds no run; a run folder has {JOURNAL_FILE} (see `trtllm-harness run --help`)")
-    data = files.read_yaml(folder / STUDY_FILE)
-    if not isinstance(data, dict) or "suite" not in data:
-        raise UnreadableInput(f"{folder / STUDY_FILE}: not the study of a run")
-    where = str(folder / STUDY_FILE)
-    suite = parse(Suite, data["suite"], where)
-    studies = tuple(parse(Study, study, where) for study in data.get("studies", []))
+    suite, studies = _read_study(folder / STUDY_FILE)
     (records, ops), damage = _read_tables(folder)
-    return Run(folder, suite, studies, records.to_pandas(), ops.to_pandas(), _read_environment(folder), tuple(damage))
+    return Run(folder, suite, studies, records.to_pandas(), ops.to_pandas(), read_environment(folder), tuple(damage))
+
+
+def _read_study(path: Path) -> tuple[Suite, tuple[Study, ...]]:
+    try:
+        return _parsed_study(files.read_yaml(path), str(path))
+    except UsageError as error:  # nobody typed this: the file is damaged
+        raise UnreadableInput(str(error)) from None
+
+
+def _parsed_study(data: Any, where: str) -> tuple[Suite, tuple[Study, ...]]:
+    if not isinstance(data, dict) or not isinstance(data.get("studies"), list):
+        raise UsageError(f"{where}: not the study of a run")
+    suite = parse(Suite, data.get("suite"), f"{where}: suite")
+    return suite, tuple(parse(Study, study, f"{where}: studies") for study in data["studies"])
 
 
 def load(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -195,21 +262,26 @@ def _read_tables(folder: Path) -> tuple[tuple[pa.Table, pa.Table], list[str]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size = (folder / JOURNAL_FILE).stat().st_size
+    journal = folder / JOURNAL_FILE
+    if not journal.is_file():
+        raise UnreadableInput(f"{journal}: is missing; nothing was priced yet (go on with --resume), or it was lost")
+    size = journal.stat().st_size
     try:
         tables = [pq.read_table(folder / name, memory_map=False) for name in (RECORDS_FILE, OPS_FILE)]
         current = all(int((table.schema.metadata or {}).get(_JOURNAL_BYTES, b"-1")) == size for table in tables)
         if current and tables[0].schema.equals(arrow_schema(Record)) and tables[1].schema.equals(arrow_schema(OpRow)):
-            return (tables[0], tables[1]), []
-    except (OSError, pa.ArrowException):
+            told = json.loads(tables[0].schema.metadata[_DAMAGE])
+            return (tables[0], tables[1]), [f"{folder}{os.sep}{text}" for text in told]
+    except (OSError, ValueError, LookupError, pa.ArrowException):
         pass  # absent or damaged: the journal is the truth
     attempts, damage = read_attempts(folder)
     return _tables(latest_attempts(attempts)), damage
 
 
-def _read_environment(folder: Path) -> dict[str, Any]:
+def read_environment(folder: Path) -> dict[str, Any]:
+    """The environment of a run; empty where it is missing or damaged."""
     try:
-        data = json.loads((folder / ENVIRONMENT_FILE).read_text())
-    except (OSError, ValueError):
+        data = json.loads((folder / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

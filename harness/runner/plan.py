@@ -1,4 +1,8 @@
-"""Plan a suite: every case in order, judged by lint, counted before anything is done."""
+"""Plan a suite: every case in order, judged by lint and for memory, counted before anything is done.
+
+Memory is judged at level `model` only: a study of ops or layers asks about kernels, not about a model that would be
+deployed as it stands.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.cost.remedies import rejection
 from harness.errors import UsageError
 from harness.hardware import load_system
 from harness.lint import Finding, lint_case
+from harness.spec.case import Case
 from harness.spec.expand import PlannedCase, count_cases, expand
 from harness.spec.load import base_variant
 from harness.spec.study import Study, Suite
@@ -20,7 +26,7 @@ LARGE_SWEEP = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One case of the plan. `rejection` says which lint errors keep it from being asked at all."""
+    """One case of the plan. `rejection` says which lint errors, or how much memory, keep it from being asked at all."""
 
     number: int
     planned: PlannedCase
@@ -56,8 +62,10 @@ class Plan:
         }
 
 
-def make_plan(suite: Suite, studies: Sequence[Study], *, allow_large: bool = False) -> Plan:
-    """Expand and lint every study of a suite.
+def make_plan(
+    suite: Suite, studies: Sequence[Study], *, allow_large: bool = False, ignore_memory: bool = False
+) -> Plan:
+    """Expand every study of a suite, lint its cases and weigh them, unless `ignore_memory`.
 
     Raises UsageError with all findings: unknown GPUs, impossible axis values, empty sweeps, and more than 20,000 cases
     unless `allow_large`.
@@ -74,7 +82,7 @@ def make_plan(suite: Suite, studies: Sequence[Study], *, allow_large: bool = Fal
             findings += error.findings
     if findings:
         raise UsageError(*dict.fromkeys(findings))
-    steps = (Step(number, one, _rejection(one)) for number, one in enumerate(planned))
+    steps = (Step(number, one, _rejection(one, ignore_memory)) for number, one in enumerate(planned))
     return Plan(suite, tuple(studies), tuple(steps))
 
 
@@ -89,11 +97,22 @@ def _check_size(studies: Sequence[Study], allow_large: bool) -> None:
         )
 
 
-def _rejection(planned: PlannedCase) -> str:
+def _rejection(planned: PlannedCase, ignore_memory: bool) -> str:
     if planned.skip_reason:
         return ""
     errors = [finding for finding in lint_case(planned.case) if finding.severity == "error"]
-    return "; ".join(_text(finding) for finding in errors)
+    if errors or ignore_memory or planned.level != "model":
+        return "; ".join(_text(finding) for finding in errors)
+    return out_of_memory(planned.case)
+
+
+def out_of_memory(case: Case) -> str:
+    """Why a case does not fit and what would, or nothing; a split that is impossible has no size to weigh."""
+    try:
+        reason = rejection(case, load_system(case.system))
+    except ValueError:
+        return ""
+    return f"memory: {reason}" if reason else ""
 
 
 def _text(finding: Finding) -> str:

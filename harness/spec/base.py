@@ -36,13 +36,24 @@ class AlsoOne:
         return {"anyOf": [{"type": list(self.json_types)}, handler(core_schema)]}
 
 
+#: Kinds of values as YAML calls them.
+_KINDS = {
+    "dict_type": "Input should be a mapping",
+    "model_type": "Input should be a mapping of fields",
+    "tuple_type": "Input should be a list",
+    "invalid_key": "A key should be a text; quote it",
+}
+
+#: Characters of a wrong value that a message shows.
+_SHOWN = 80
+
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
 def parse(model: type[SpecT], data: object, where: str) -> SpecT:
     """Validate `data` as `model`; raise UsageError with every finding, each naming `where`, field and value."""
     if not isinstance(data, Mapping):
-        raise UsageError(f"{where}: expected a mapping of fields, found {type(data).__name__}")
+        raise UsageError(f"{where}: expected a mapping of fields, found {kind_of(data)}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -53,7 +64,7 @@ def parse(model: type[SpecT], data: object, where: str) -> SpecT:
 
 
 def _finding(model: type[BaseModel], item: dict[str, Any], where: str) -> str:
-    location = [part for part in item["loc"] if not str(part).startswith("function-")]
+    location = _readable(model, [part for part in item["loc"] if not str(part).startswith("function-")])
     field = ".".join(str(part) for part in location)
     if item["type"] == "extra_forbidden":
         known = sorted(_fields_at(model, location[:-1]))
@@ -63,21 +74,54 @@ def _finding(model: type[BaseModel], item: dict[str, Any], where: str) -> str:
     if item["type"] == "missing":
         return f"{where}: '{field}' is missing"
     message = str(item["msg"]).removeprefix("Value error, ")
-    if isinstance(item["input"], Mapping | list | tuple | BaseModel):
-        return f"{where}: {field}: {message}" if field else f"{where}: {message}"
-    return f"{where}: {field}: {message} (found {item['input']!r})"
+    message = _KINDS.get(item["type"], message)
+    return f"{where}: {field}: {message}{finding_value(item)}" if field else f"{where}: {message}{finding_value(item)}"
+
+
+def finding_value(item: Mapping[str, Any]) -> str:
+    """What was found where pydantic found `item` wrong, in brackets; nothing for what is too large to show."""
+    value = item["input"]
+    if isinstance(value, Mapping | list | tuple | BaseModel):
+        return ""
+    text = repr(value)
+    return f" (found {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'})"
+
+
+def kind_of(value: object) -> str:
+    """What a value of a YAML file is, in a word."""
+    names = {dict: "a mapping", list: "a list", str: "a text", type(None): "nothing", bool: "true or false"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def _readable(model: type[BaseModel], location: list[Any]) -> list[Any]:
+    """`location` without the names and tags of union members, which no file contains."""
+    shown: list[Any] = []
+    for part in location:
+        if not any(part == member.__name__ or part in _tags(member) for member in _models_at(model, shown)):
+            shown.append(part)
+    return shown
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    """What tells this member of a union from the others: the values of its one-word fields."""
+    literals = (typing.get_args(field.annotation) for field in model.model_fields.values())
+    return {values[0] for values in literals if len(values) == 1 and isinstance(values[0], str)}
 
 
 def _fields_at(model: type[BaseModel], location: list[Any]) -> set[str]:
-    """The keys allowed at `location`, following nested models; empty where the type is not a model."""
+    """The keys allowed at `location`; empty where the type is not a model."""
+    models = _models_at(model, location)
+    return {field.alias or name for candidate in models for name, field in candidate.model_fields.items()}
+
+
+def _models_at(model: type[BaseModel], location: list[Any]) -> list[type[BaseModel]]:
+    """The models that may stand at `location`."""
     candidates = [model]
     for part in location:
-        following: list[type[BaseModel]] = []
-        for candidate in candidates:
-            field = candidate.model_fields.get(str(part))
-            following += _models_in(field.annotation) if field else []
-        candidates = following or candidates
-    return {field.alias or name for candidate in candidates for name, field in candidate.model_fields.items()}
+        found = [candidate.model_fields[part] for candidate in candidates if part in candidate.model_fields]
+        if found:
+            candidates = [inner for field in found for inner in _models_in(field.annotation)]
+    return candidates
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from harness.spec.axes import Scalar
+from harness.spec.axes import Scalar, checked_place, is_scalar
 from harness.spec.base import AlsoOne, Spec
 
 Measure = Literal["time_us", "time_ms", "tflop_per_s", "gb_per_s", "tok_s_per_gpu"]
@@ -22,12 +22,22 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | float) else value
 
 
+def _checked_label(value: Scalar) -> Scalar:
+    if not is_scalar(value):
+        raise ValueError("is no value of an axis")
+    return value
+
+
+Label = Annotated[Scalar, AfterValidator(_checked_label)]
 Labels = Annotated[
-    tuple[Scalar, ...], BeforeValidator(_as_list), AlsoOne("string", "number", "boolean"), Field(min_length=1)
+    tuple[Label, ...], BeforeValidator(_as_list), AlsoOne("string", "number", "boolean"), Field(min_length=1)
 ]
+Place = Annotated[dict[str, Any], AfterValidator(checked_place)]
+SomePlace = Annotated[dict[str, Any], Field(min_length=1), AfterValidator(checked_place)]
 Text = Annotated[str, Field(min_length=1)]
-Factor = Annotated[float, Field(gt=0)]
-Percent = Annotated[float, Field(ge=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Factor = Annotated[Number, Field(gt=0)]
+Percent = Annotated[Number, Field(ge=0)]
 
 
 class Quantity(Spec):
@@ -58,7 +68,7 @@ class Quantity(Spec):
 class Confounder(Spec):
     """Rows that differ in more than the axis shows; a claim decided by one of them can only be `cannot tell`."""
 
-    when: Annotated[dict[str, Any], Field(min_length=1)]
+    when: SomePlace
     """What must all match: coordinates, series, system, phase, source, provenance or flags; a list matches any."""
     reason: Text
 
@@ -74,9 +84,9 @@ class ClaimBase(Spec):
     quantity: Quantity = Quantity()
     axis: Text
     """The coordinate that moves: an axis of the study or a field of its workloads."""
-    where: dict[str, Any] = {}
+    where: Place = {}
     """Coordinates of the rows looked at, and `series`, `phase`; a list matches any of its values."""
-    judge_at: dict[str, Any] = {}
+    judge_at: Place = {}
     """Coordinates of the rows that decide; the other rows of `where` are shown beside them. All decide if left out."""
     median_over: Annotated[tuple[str, ...], BeforeValidator(_as_list), AlsoOne("string")] = ()
     """Coordinates over which the median of the figures is taken before it is judged, for example batch."""
@@ -109,7 +119,7 @@ class Exponent(ClaimBase):
     """The quantity grows as a power of the axis: the local slope d log q / d log axis is `expect` ± `tolerance`."""
 
     kind: Literal["exponent"]
-    expect: float
+    expect: Number
     tolerance: Factor
 
 
@@ -140,8 +150,8 @@ class Ratio(_Bounded):
     """The quantity at `value` of the axis over the quantity at `over`."""
 
     kind: Literal["ratio"]
-    value: Scalar
-    over: Scalar
+    value: Label
+    over: Label
 
     @model_validator(mode="after")
     def _compares_two(self) -> Ratio:

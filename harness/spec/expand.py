@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -11,15 +12,21 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import UsageError
-from harness.spec.axes import Scalar, axis_values, moved_fields
-from harness.spec.base import parse
+from harness.spec.axes import HOLDS, Scalar, axis_values, moved_fields
+from harness.spec.base import finding_value, parse
+from harness.spec.bounds import MAX_NAME
 from harness.spec.case import Case
 from harness.spec.parallelism import Parallelism
+from harness.spec.places import misplaced
 from harness.spec.study import Series, Study
-from harness.spec.variant import Variant
-from harness.spec.workload import Workload
+from harness.spec.variant import Variant, spread_formats
+from harness.spec.workload import Decode, Prefill, Serve, Workload
 
+_PHASES: dict[str, type[Prefill | Decode | Serve]] = {"prefill": Prefill, "decode": Decode, "serve": Serve}
 _WORKLOAD: TypeAdapter[Workload] = TypeAdapter(Workload)
+
+#: Findings about one study that are listed; the rest is counted.
+_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ def expand(study: Study, variant: Variant) -> list[PlannedCase]:
     Raises UsageError with all impossible axis values, shapes and workloads at once.
     """
     count_cases(study)
-    findings: list[str] = []
+    findings = misplaced(study)
+    if findings:
+        raise UsageError(*findings)
     planned: list[PlannedCase] = []
     for part in study.parts:
         variants = list(_variants(study, part, variant, findings))
@@ -75,7 +84,9 @@ def expand(study: Study, variant: Variant) -> list[PlannedCase]:
             reason = _skip_reason(study, part.name, case, where)
             planned.append(PlannedCase(case, study.name, part.name, where, study.level, reason, study.ops))
     if findings:
-        raise UsageError(*dict.fromkeys(findings))
+        told = list(dict.fromkeys(findings))
+        more = [f"study {study.name}: … and {len(told) - _TOLD:,} more like these"] if len(told) > _TOLD else []
+        raise UsageError(*told[:_TOLD], *more)
     return planned
 
 
@@ -89,8 +100,10 @@ def _variants(
         label = ", ".join(f"{name} {value}" for name, value in coordinates.items())
         where = f"study {study.name}" + (f", {part.name}" if part.name else "") + (f" at {label}" if label else "")
         fields, split = start, dict(study.parallelism)
+        moves = [(name, value) for (name, _), (_, value) in zip(axes, point, strict=True)]
         try:
-            for (name, _), (_, value) in zip(axes, point, strict=True):
+            # Symbols last: G is a ratio of heads, and an axis may move these heads.
+            for name, value in sorted(moves, key=lambda move: move[0] in HOLDS):
                 for path, moved in moved_fields(name, value, fields, part.hold.get(name)).items():
                     if path.startswith("parallelism."):
                         split[path.removeprefix("parallelism.")] = moved
@@ -103,12 +116,14 @@ def _variants(
 
 
 def variant_label(base: str, coordinates: Mapping[str, Scalar], part: Series) -> str:
-    """A readable name for one point of the sweep: `dense-8b G=4`."""
+    """A readable name for one point of the sweep, `dense-8b G=4`, cut where it is longer than a name may be."""
     changes = {**{path: value for path, value in part.set.items() if not isinstance(value, dict)}, **coordinates}
-    return " ".join([base, *(f"{name}={value}" for name, value in changes.items())])
+    label = " ".join([base, *(f"{name}={value}" for name, value in changes.items())])
+    return label if len(label) <= MAX_NAME else f"{label[: MAX_NAME - 1]}…"
 
 
 def _workloads(study: Study, part: Series, findings: list[str]) -> Iterator[tuple[dict[str, Scalar], Workload]]:
+    seen: set[tuple[str, frozenset[tuple[str, Scalar]]]] = set()
     for name, fields in part.workloads.items():
         axes = [(field, axis_values(f"workloads.{name}.{field}", values)) for field, values in fields.items()]
         for point in itertools.product(*(values for _, values in axes)):
@@ -119,7 +134,11 @@ def _workloads(study: Study, part: Series, findings: list[str]) -> Iterator[tupl
             except ValidationError as error:
                 findings += [_workload_finding(study, name, dict(item)) for item in error.errors()]
                 continue
-            yield {field: value for field, value in values.items() if field != "phase"}, workload
+            place = {field: value for field, value in values.items() if field != "phase"}
+            if (workload.phase, frozenset(place.items())) in seen:
+                findings.append(f"study {study.name}: workloads.{name}: {workload.label} is there twice")
+            seen.add((workload.phase, frozenset(place.items())))
+            yield place, workload
 
 
 def _workload_finding(study: Study, name: str, item: dict[str, Any]) -> str:
@@ -129,8 +148,12 @@ def _workload_finding(study: Study, name: str, item: dict[str, Any]) -> str:
         return f"{where}: '{name}' is no phase; call it prefill, decode or serve, or give phase"
     if item["type"] == "missing":
         return f"{where} is missing"
-    message = "unknown key" if item["type"] == "extra_forbidden" else str(item["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message} (found {item['input']!r})"
+    if item["type"] == "extra_forbidden":
+        known = sorted(set(_PHASES[str(item["loc"][0])].model_fields))
+        close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        return f"{where}: unknown key; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}{finding_value(item)}"
 
 
 def _apply(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +162,7 @@ def _apply(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     for path, value in changes.items():
         head, _, rest = path.partition(".")
         if rest:
-            inner = result.get(head)
+            inner = spread_formats(result.get(head)) if head == "weights" else result.get(head)
             result[head] = _apply(inner if isinstance(inner, Mapping) else {}, {rest: value})
         else:
             result[head] = value

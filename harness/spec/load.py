@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from harness import catalog, files
 from harness.errors import UsageError
-from harness.spec.axes import expand_range
-from harness.spec.base import parse
+from harness.spec.base import kind_of, parse
 from harness.spec.case import Case
+from harness.spec.hf_config import fields_from_hf
+from harness.spec.overrides import Overrides, assignment, check_shape, has_axis, override, set_path
 from harness.spec.study import Study, Suite
 from harness.spec.variant import Variant
 
-
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """What the command line changes: `-a G=1,2`, `--set workloads.decode.kvsl=65536`, `--gpu b200_sxm`."""
-
-    axes: Sequence[str] = ()
-    sets: Sequence[str] = ()
-    systems: Sequence[str] = field(default_factory=tuple)
+__all__ = ["Overrides", "base_variant", "case_from_sets", "load_study", "load_suite", "load_variant"]
 
 
 def load_variant(name_or_path: str | Path, sets: Iterable[str] = ()) -> Variant:
-    """Read one variant; `sets` are `field=value` texts. Raises UsageError with every finding."""
+    """Read one variant, also from a model folder of Hugging Face; `sets` are `field=value` texts.
+
+    Raises UsageError with every finding.
+    """
     path = catalog.find("variants", name_or_path)
-    data = _mapping(path)
-    for text in sets:
-        key, value = _assignment(text, "--set")
-        _set_path(data, key.removeprefix("variant."), value)
-    return parse(Variant, {"name": path.stem, **data}, str(path))
+    changes = {key.removeprefix("variant."): value for key, value in (assignment(text, "--set") for text in sets)}
+    foreign = path.name == catalog.MODEL_CONFIG
+    data = fields_from_hf(path, changes) if foreign else {"name": path.stem, **_mapping(path)}
+    for key, value in changes.items():
+        set_path(data, key, value)
+    return parse(Variant, data, str(path))
 
 
 def load_study(name_or_path: str | Path, overrides: Overrides | None = None) -> Study:
     """Read one study with its base variant inlined. Raises UsageError with every finding."""
     path = catalog.find("studies", name_or_path)
+    return _study(path, _raw_study(path), overrides or Overrides())
+
+
+def _raw_study(path: Path) -> dict[str, Any]:
     data = {"name": path.stem, **_mapping(path)}
-    data = _override(data, overrides or Overrides(), str(path))
-    study = parse(Study, data, str(path))
+    check_shape(data, str(path))
+    return data
+
+
+def _study(path: Path, data: dict[str, Any], overrides: Overrides) -> Study:
+    study = parse(Study, override(data, overrides, str(path)), str(path))
     if isinstance(study.variant, str):
-        study = study.model_copy(update={"variant": load_variant(study.variant)})
+        variant = load_variant(_found("variants", study.variant, f"{path}: variant"))
+        study = study.model_copy(update={"variant": variant})
     return study
+
+
+def _found(kind: catalog.Kind, name: str | Path, where: str) -> Path:
+    """The file of what a YAML file names; raise UsageError saying where it does so."""
+    try:
+        return catalog.find(kind, name)
+    except UsageError as error:
+        raise UsageError(*(f"{where}: {text}" for text in error.findings)) from None
 
 
 def base_variant(study: Study) -> Variant:
@@ -68,7 +83,22 @@ def load_suite(name_or_path: str | Path, overrides: Overrides | None = None) -> 
     wanted = overrides or Overrides()
     if suite.systems and not wanted.systems:
         wanted = Overrides(wanted.axes, wanted.sets, suite.systems)
-    return suite, [load_study(_beside(path, study), wanted) for study in suite.studies]
+    paths = [_found("studies", _beside(path, study), f"{path}: studies") for study in suite.studies]
+    raw = [_raw_study(one) for one in paths]
+    meant = [_meant_for(data, wanted, raw) for data in raw]
+    studies = list(map(_study, paths, raw, meant))
+    twice = [name for name, count in Counter(study.name for study in studies).items() if count > 1]
+    if twice:
+        raise UsageError(f"{path}: studies: {', '.join(twice)} is there twice; give each study a name of its own")
+    return suite, studies
+
+
+def _meant_for(study: dict[str, Any], wanted: Overrides, all_studies: Iterable[dict[str, Any]]) -> Overrides:
+    """In a suite `-a` replaces an axis where there is one; where no study has it, it is added to every one."""
+    axes = [
+        text for text in wanted.axes if has_axis(study, text) or not any(has_axis(one, text) for one in all_studies)
+    ]
+    return Overrides(axes, wanted.sets, wanted.systems)
 
 
 def _beside(suite: Path, study: str) -> str | Path:
@@ -80,73 +110,8 @@ def _beside(suite: Path, study: str) -> str | Path:
 def _mapping(path: Path) -> dict[str, Any]:
     data = files.read_yaml(path)
     if not isinstance(data, dict):
-        raise UsageError(f"{path}: expected a mapping of fields, found {type(data).__name__}")
+        raise UsageError(f"{path}: expected a mapping of fields, found {kind_of(data)}")
     return data
-
-
-def _override(data: dict[str, Any], overrides: Overrides, where: str) -> dict[str, Any]:
-    """Apply the command line to the raw study. Axes and workloads reach into every series that has its own."""
-    parts = [part for part in data.get("series") or [] if isinstance(part, dict)]
-    for text in overrides.axes:
-        name, value = text.partition("=")[::2]
-        if not value:
-            raise UsageError(f"-a {text}: expected NAME=VALUES, for example -a G=1,2,4 or -a G=2^0..2^6")
-        values = [
-            files.parse_yaml(item) if isinstance(item, str) else item
-            for v in value.split(",")
-            for item in expand_range(v)
-        ]
-        owners = [part for part in parts if name in (part.get("axes") or {})]
-        for owner in owners or [data]:
-            owner.setdefault("axes", {})[name] = _points(owner["axes"].get(name), values, name, where)
-    for text in overrides.sets:
-        key, value = _assignment(text, "--set")
-        targets = [part for part in parts if key.startswith("workloads.") and _has_path(part, key.rsplit(".", 1)[0])]
-        if not targets or _has_path(data, key.rsplit(".", 1)[0]):
-            targets.append(data)
-        for target in targets:
-            _set_path(target, key, value)
-    if overrides.systems:
-        data["systems"] = list(overrides.systems)
-        for part in parts:
-            part.pop("systems", None)
-    return data
-
-
-def _points(old: Any, labels: list[Any], name: str, where: str) -> Any:
-    """On an axis of labelled points `-a` picks among them."""
-    if not isinstance(old, dict):
-        return labels
-    unknown = [str(label) for label in labels if label not in old]
-    if unknown:
-        raise UsageError(f"{where}: axis {name} has no point {', '.join(unknown)}; it has {', '.join(map(str, old))}")
-    return {label: old[label] for label in labels}
-
-
-def _assignment(text: str, option: str) -> tuple[str, Any]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise UsageError(f"{option} {text}: expected FIELD=VALUE, for example {option} workloads.decode.kvsl=65536")
-    return key.strip(), files.parse_yaml(value)
-
-
-def _has_path(data: Any, path: str) -> bool:
-    for key in path.split("."):
-        if not isinstance(data, dict) or key not in data:
-            return False
-        data = data[key]
-    return True
-
-
-def _set_path(data: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for key in parents:
-        inner = data.get(key)
-        if isinstance(inner, str) and key == "weights":  # `weights: fp8` is short for all three groups
-            inner = {"attention": inner, "ffn": inner, "experts": inner}
-        data[key] = inner = inner if isinstance(inner, dict) else {}
-        data = inner
-    data[last] = value
 
 
 def case_from_sets(variant: str, sets: Iterable[str], system: str) -> Case:
@@ -154,11 +119,16 @@ def case_from_sets(variant: str, sets: Iterable[str], system: str) -> Case:
     parts: dict[str, dict[str, Any]] = {"workload": {}, "parallelism": {}}
     shape = []
     for text in sets:
-        key, value = _assignment(text, "--set")
+        key, value = assignment(text, "--set")
         head, _, rest = key.partition(".")
         if head in parts and rest:
-            _set_path(parts[head], rest, value)
+            set_path(parts[head], rest, value)
         else:
             shape.append(text)
+    if "phase" not in parts["workload"]:
+        raise UsageError(
+            "the workload is missing; say for example --set workload.phase=decode --set workload.batch=8 "
+            "--set workload.kvsl=8192, or --set workload.phase=prefill --set workload.batch=1 --set workload.isl=4096"
+        )
     base = load_variant(variant, shape)
     return parse(Case, {"variant": base.model_dump(), "system": system, **parts}, "--set")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.spec.base import AlsoOne, Spec
+from harness.spec.bounds import Flag, Layers, Name, Size, SizeOrZero, Ways
 
 #: Weight formats of a checkpoint. `fp8` has one fixed scale per tensor (NVIDIA Model Optimizer), `fp8_block` one per
 #: 128 x 128 block, `nvfp4` one FP8 scale per 16 values and one FP32 scale per tensor.
@@ -14,8 +15,6 @@ WeightFormat = Literal["bf16", "fp8", "fp8_block", "nvfp4"]
 KvFormat = Literal["bf16", "fp8", "nvfp4"]
 AttnFormat = Literal["bf16", "fp8"]
 LayerAttention = Literal["full", "sliding", "mla", "none"]
-
-Size = Annotated[int, Field(gt=0)]
 
 
 class WeightFormats(Spec):
@@ -40,13 +39,13 @@ class Mla(Spec):
 class Experts(Spec):
     """The MoE part: `count` routed experts of which each token takes `top_k`."""
 
-    count: Size
-    top_k: Size
+    count: Ways
+    top_k: Ways
     inter: Size
     """Intermediate size of one expert."""
-    shared_inter: Annotated[int, Field(ge=0)] = 0
+    shared_inter: SizeOrZero = 0
     """Intermediate size of the shared expert, 0 for none."""
-    dense_layers: Annotated[int, Field(ge=0)] = 0
+    dense_layers: SizeOrZero = 0
     """How many leading layers keep a dense FFN."""
 
     @model_validator(mode="after")
@@ -60,7 +59,7 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-def _as_formats(value: Any) -> Any:
+def spread_formats(value: Any) -> Any:
     """`weights: fp8` sets attention, FFN and experts alike; lm_head stays bf16 unless named."""
     return {"attention": value, "ffn": value, "experts": value} if isinstance(value, str) else value
 
@@ -74,28 +73,28 @@ class Variant(Spec):
     legal here and judged by `harness.lint`.
     """
 
-    name: str = "variant"
-    layers: Size
+    name: Name = "variant"
+    layers: Layers
     hidden: Size
-    q_heads: Size
-    kv_heads: Size
-    head_dim: Size
-    ffn: Annotated[int, Field(ge=0)]
+    q_heads: Ways
+    kv_heads: Ways
+    head_dim: Ways
+    ffn: SizeOrZero
     vocab: Size
     attention: Annotated[
         tuple[LayerAttention, ...], BeforeValidator(_as_tuple), AlsoOne("string"), Field(min_length=1)
     ] = ("full",)
-    window: Annotated[int, Field(ge=0)] = 0
+    window: SizeOrZero = 0
     """Tokens that a sliding layer sees."""
     mla: Mla | None = None
     experts: Experts | None = None
-    weights: Annotated[WeightFormats, BeforeValidator(_as_formats), AlsoOne("string")] = WeightFormats()
+    weights: Annotated[WeightFormats, BeforeValidator(spread_formats), AlsoOne("string")] = WeightFormats()
     kv_format: KvFormat = "bf16"
     attn_format: AttnFormat = "bf16"
     """Arithmetic of prefill attention."""
-    gated_ffn: bool = True
+    gated_ffn: Flag = True
     """Gate and up projections (SwiGLU), else one up projection."""
-    tie_embeddings: bool = False
+    tie_embeddings: Flag = False
 
     @model_validator(mode="after")
     def _kinds_have_their_facts(self) -> Variant:

@@ -7,20 +7,30 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from harness.spec.base import Spec
+from harness.spec.bounds import MAX_CHUNKS, Size, SizeOrZero
 
 Routing = Literal["balanced", "power_law_1.01", "power_law_1.2"]
-Count = Annotated[int, Field(gt=0)]
 
 
 class Prefill(Spec):
     """The context phase: `batch` prompts of `isl` tokens, in one pass or in chunks of `chunk` tokens."""
 
     phase: Literal["prefill"]
-    batch: Count
+    batch: Size
     """Prompts over all ranks."""
-    isl: Count
-    chunk: Count | None = None
+    isl: Size
+    chunk: Size | None = None
     routing: Routing = "balanced"
+
+    @model_validator(mode="after")
+    def _chunks_can_be_counted(self) -> Prefill:
+        chunks = -(-self.isl // (self.chunk or self.isl))
+        if chunks > MAX_CHUNKS:
+            raise ValueError(
+                f"chunk {self.chunk} cuts isl {self.isl} into {chunks:,} chunks, more than {MAX_CHUNKS:,}; "
+                f"a chunk of {-(-self.isl // MAX_CHUNKS)} or more works"
+            )
+        return self
 
     @property
     def tokens(self) -> int:
@@ -36,12 +46,12 @@ class Decode(Spec):
     """One generation step: `batch` sequences with `kvsl` tokens in the KV cache each."""
 
     phase: Literal["decode"]
-    batch: Count
+    batch: Size
     """Sequences over all ranks."""
-    kvsl: Count
-    draft_len: Annotated[int, Field(ge=0)] = 0
+    kvsl: Size
+    draft_len: SizeOrZero = 0
     """Draft tokens verified per step (D)."""
-    accepted: Annotated[float, Field(ge=0)] = 0.0
+    accepted: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 0.0
     """Draft tokens accepted per step, imposed."""
     routing: Routing = "balanced"
 
@@ -65,9 +75,9 @@ class Serve(Spec):
     """A served mix: requests of `isl` in and `osl` out, `concurrency` at a time."""
 
     phase: Literal["serve"]
-    isl: Count
-    osl: Count
-    concurrency: Count
+    isl: Size
+    osl: Size
+    concurrency: Size
     routing: Routing = "balanced"
 
     @property

@@ -36,7 +36,7 @@ def pictures(page: Path, target: Path) -> None:
 
 def write_verdicts(run: Run, path: Path) -> None:
     """One line per claim and GPU, without the figures behind it."""
-    columns = [field.name for field in fields(Verdict) if field.name not in {"figures", "attempt_ids"}]
+    columns = [field.name for field in fields(Verdict) if field.name not in {"figures", "attempt_ids", "caveats"}]
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(columns)

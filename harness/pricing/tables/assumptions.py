@@ -30,7 +30,8 @@ class Assumptions:
     """What is assumed about the tables of one system.
 
     Bands are those of continuing a rule beyond the last rows, in the length or the batch of attention and the tokens
-    (m) of a GEMM; dictionaries are by format. `suspect_decode` says why decode rows are doubtful, or is empty.
+    (m) of a GEMM; dictionaries are by format. `gemm_first_row` is the error of the second n or k taken for the first.
+    `suspect_decode` says why decode rows are doubtful, or is empty.
     """
 
     release: str
@@ -41,6 +42,7 @@ class Assumptions:
     prefill_length: Bands
     prefill_batch: Bands
     gemm_tokens: dict[str, Bands]
+    gemm_first_row: dict[str, Band]
     suspect_decode: str
     gemm_columns: int
 
@@ -58,6 +60,7 @@ def load_assumptions(system_key: str) -> Assumptions:
         prefill_length=_bands(bands["prefill_length"][system_key]),
         prefill_batch=_bands(bands["prefill_batch"][system_key]),
         gemm_tokens=_by_format(bands["gemm_tokens"][system_key]),
+        gemm_first_row={name: Band(*pair) for name, pair in bands["gemm_first_row"][system_key].items()},
         suspect_decode=data["suspect_decode"].get(system_key, ""),
         gemm_columns=data["gemm"]["columns"],
     )

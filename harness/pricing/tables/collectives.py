@@ -7,13 +7,13 @@
   all-to-all of 2x bytes between 2 GPUs, in which each sends x; beyond it latency + bytes / network. Source `formula`.
 - **Dispatch and combine** of experts are in `expert_exchange`.
 
-Between sizes rows are joined by a line: every second row left out and asked again errs by 2.5 % (all-reduce) and 2.4 %
-(NCCL) in the median on B200, 1.0 and 2.9 % on H200; joined log-log by 4.0, 3.8, 1.7 and 3.7 %. Below the first row an
-exchange costs what that row does.
+Between sizes rows are joined by a line: a row left out and asked again errs by 2.5 % (all-reduce) and 2.4 % (NCCL) in
+the median on B200, 1.0 and 2.9 % on H200; joined log-log by 4.0, 3.8, 1.7 and 3.7 %. Below the first row an exchange
+costs what that row does.
 
-Beyond the rows only on request. In size the line is continued. In GPUs, the time of the most GPUs that have rows: times
-the bytes each sends, as far as an NVLink domain reaches; what leaves the domain is added at the network card's rate. The
-package's engine instead takes the whole exchange at the slower rate; its answer is told beside ours.
+Beyond the rows only on request. In size the line is continued. In GPUs, the time of the most GPUs that have rows grows
+with the bytes each sends, as far as an NVLink domain reaches; what leaves the domain is added at the network card's
+rate. The package's engine instead takes the whole exchange at the slower rate; its answer is told beside ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.cost.collectives import (
     AllGather,
@@ -35,7 +35,6 @@ from harness.cost.collectives import (
     ReduceScatter,
 )
 from harness.cost.formats import BYTES_PER_VALUE
-from harness.hardware import System
 from harness.pricing.base import SOURCES, KernelPrice, Source
 from harness.pricing.roofline import link_domain, link_latency_us
 from harness.pricing.tables.assumptions import Bands
@@ -43,16 +42,21 @@ from harness.pricing.tables.engine import Engine, EngineError
 from harness.pricing.tables.exchange_rows import Curves, ExchangeAssumptions, ExchangeStore
 from harness.pricing.tables.slices import Curve
 
-_Kernel = TypeVar("_Kernel", bound=Collective)
+if TYPE_CHECKING:
+    from harness.hardware import System
 
 
 class Point(NamedTuple):
-    """A time on a curve. `beyond` says how far outside the rows it lies and how well that is known, or is empty."""
+    """A time on a curve. `beyond` says how far outside the rows it lies and how well that is known, or is empty.
+
+    `too_far` is set where no error is known, so that nothing makes this an answer.
+    """
 
     time_ms: float
     source: Source
     note: str = ""
     beyond: str = ""
+    too_far: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class CollectivePricer:
                 lambda: self.engine.all_reduce_time_ms(kernel.elements, kernel.gpus),
             )
         if isinstance(kernel, HelixAllToAll):
-            size, dtype, operation = kernel.link_bytes * kernel.gpus / (kernel.gpus - 1), "int8", "alltoall"
+            size, dtype, operation = float(kernel.message_bytes), "int8", "alltoall"
         elif isinstance(kernel, ReduceScatter) or kernel.format == "bf16":
             size, dtype = float(kernel.elements), "half"
             operation = "all_gather" if isinstance(kernel, AllGather) else "reduce_scatter"
@@ -130,7 +134,7 @@ class CollectivePricer:
         point = along(rows.curves[kernel.gpus], rows.size, rows.bands)
         if isinstance(kernel, HelixAllToAll):
             note = f"NCCL's all-to-all of {rows.size:g} bytes; TensorRT-LLM's own kernel was not measured"
-            point = point._replace(source=_worse("formula", point.source), note=note)
+            point = point._replace(source=worse("formula", point.source), note=note)
         return decided(point, self.allow_extrapolation)
 
     def _among_more(self, kernel: Collective, rows: _Rows, most: int) -> KernelPrice:
@@ -143,7 +147,7 @@ class CollectivePricer:
         if rows.engine:
             parts.append(_engine_says(rows.engine()))
         beyond = "; ".join(part for part in parts if part)
-        return decided(Point(time_ms, "extrapolated", "", beyond), self.allow_extrapolation)
+        return decided(Point(time_ms, "extrapolated", "", beyond, point.too_far), self.allow_extrapolation)
 
     def _hand_over(self, kernel: PointToPoint) -> KernelPrice:
         sent_bytes, out = kernel.link_bytes, kernel.beyond(self.network.domain)
@@ -158,9 +162,7 @@ class CollectivePricer:
             return KernelPrice.refuse("unsupported", "no NCCL alltoall rows of 2 GPUs on this GPU")
         point = along(curve, 2 * sent_bytes, self.assumed.bands["nccl_size"])
         note = f"NCCL's all-to-all of {2 * sent_bytes:g} bytes between 2 GPUs, each sending half"
-        return decided(
-            point._replace(source=_worse("formula", point.source), note=note), self.allow_extrapolation
-        )
+        return decided(point._replace(source=worse("formula", point.source), note=note), self.allow_extrapolation)
 
 
 class Network:
@@ -215,18 +217,25 @@ def along(curve: Curve, size: float, bands: Bands) -> Point:
     if at < len(curve.lengths):
         (x0, x1), (t0, t1) = curve.lengths[at - 1 : at + 1], curve.times_ms[at - 1 : at + 1]
         return Point(t0 + (t1 - t0) * (size - x0) / (x1 - x0), "interpolated", f"between {x0} and {x1}")
+    if len(curve.lengths) == 1:
+        beyond = f"{size:g} is beyond the only row, {last}"
+        return Point(curve.times_ms[0], "extrapolated", "", beyond, too_far=True)
     (x0, x1), (t0, t1) = curve.lengths[-2:], curve.times_ms[-2:]
     time_ms = t1 + max(0.0, t1 - t0) / (x1 - x0) * (size - x1)
-    doublings = math.ceil(round(math.log2(size / last), 9))
-    known = f"errs by {bands[doublings - 1]}" if doublings <= len(bands) else "has no known error"
-    note = f"{size:g} is {size / last:.3g}x beyond the last row, {last}; a line so far {known}"
-    return Point(time_ms, "extrapolated", "", note)
+    doublings = max(1, math.ceil(round(math.log2(size / last), 9)))
+    place = f"{size:g} is {size / last:.3g}x beyond the last row, {last}"
+    if doublings > len(bands):
+        known = f"over more than {len(bands)} doubling{'s' * (len(bands) > 1)}" if bands else "without a known error"
+        return Point(time_ms, "extrapolated", "", f"{place}; no extrapolation {known}", too_far=True)
+    return Point(time_ms, "extrapolated", "", f"{place}; a line so far errs by {bands[doublings - 1]}")
 
 
 def decided(point: Point, allow_extrapolation: bool) -> KernelPrice:
     """The price of a point; beyond the rows a refusal that names it, unless extrapolation is asked for."""
     if not point.beyond:
         return KernelPrice(point.time_ms, point.source, (), point.note)
+    if point.too_far:
+        return KernelPrice.refuse("refused", point.beyond)
     if not allow_extrapolation:
         note = f"{point.beyond}; --allow-extrapolation would answer {point.time_ms:.4g} ms"
         return KernelPrice.refuse("refused", note)
@@ -240,5 +249,6 @@ def _engine_says(time_ms: float | EngineError) -> str:
     return f"the package's engine says {time_ms:.4g} ms: all of it, latency too, scaled by bandwidth"
 
 
-def _worse(one: Source, other: Source) -> Source:
+def worse(one: Source, other: Source) -> Source:
+    """The worse of two sources."""
     return max(one, other, key=SOURCES.index)

@@ -9,9 +9,12 @@ Between rows of one slice (QH, KH, Hsz, window, KV format; never between head co
   the rows with equal batch x KVSL, clipped to what monotonicity in batch and KVSL allows.
 - Batch is joined as KVSL is. Where the larger batch was not measured that far, the rows with equal batch x KVSL serve.
 
+Several query tokens per sequence, as draft tokens make, have no rows: `draft_tokens` says how they are priced.
+
 Beyond the last row of a batch, or the last batch, the line is continued for as many doublings as its error was measured
-for; only on request, only where the two rows it starts from exceed L2, never for a window, never at G > 32. Errors are
-in `harness/data/tables_assumptions.yaml`.
+for; only on request, only where the two rows it starts from exceed L2, never for a window, never at G > 32. In KVSL
+never from a last row below 512: a tile of tokens is not full there, and one doubling errs by 14 to 39 % at the 90th
+percentile. Errors are in `harness/data/tables_assumptions.yaml`.
 """
 
 from __future__ import annotations
@@ -24,10 +27,15 @@ from typing import NamedTuple
 from harness.cost.ops import BYTES_PER_VALUE, DecodeAttention
 from harness.pricing.base import KernelPrice, Source
 from harness.pricing.tables.assumptions import Bands
+from harness.pricing.tables.draft_tokens import price_drafts
 from harness.pricing.tables.slices import AttentionTable, Curve, Slice, SliceKey
 
 #: Above this ratio of query to KV heads on a rank, decode runs a kernel 7 to 115 times slower (all systems).
 LARGEST_GROUPED = 32
+#: The least last row from which the line in KVSL goes on.
+SHORTEST_CONTINUED = 512
+#: Heads of MLA that have rows; all of them share one latent.
+LARGEST_LATENT = 128
 SINKS_NOTE = "rows of head size 64 were measured with attention sinks"
 
 
@@ -48,13 +56,22 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodeRules:
-    """What the rules need to know beside the rows. Bands are per KV format and doubling."""
+    """What the rules need to know beside the rows. Bands are per KV format and doubling.
+
+    `latent` is MLA: the cache holds one latent that is both K and V, and all heads share it.
+    """
 
     l2_bytes: float
     length_bands: dict[str, Bands]
     batch_bands: dict[str, Bands]
     allow_extrapolation: bool = False
     suspect: str = ""
+    latent: bool = False
+
+    @property
+    def largest_group(self) -> int:
+        """The most query heads per KV head that the kernel takes in one go."""
+        return LARGEST_LATENT if self.latent else LARGEST_GROUPED
 
 
 class DecodeAttentionPricer:
@@ -66,11 +83,11 @@ class DecodeAttentionPricer:
 
     def price(self, kernel: DecodeAttention) -> KernelPrice:
         """Price one kernel; never raises."""
-        problem = _no_table(kernel)
+        problem = self._no_table(kernel)
         if problem:
             return KernelPrice.refuse("unsupported", problem)
-        if min(kernel.batch, kernel.kvsl) < 1:
-            return KernelPrice.refuse("refused", f"batch {kernel.batch} and KVSL {kernel.kvsl} must be positive")
+        if kernel.query_len > 1:
+            return price_drafts(kernel, self.price, self.table, self.rules.largest_group)
         key = SliceKey(kernel.q_heads, kernel.kv_heads, kernel.head_dim, kernel.window, "bf16", kernel.kv_format)
         rows, window_note = self.table.get_for_length(key, kernel.kvsl)
         if rows is None:
@@ -164,6 +181,9 @@ class DecodeAttentionPricer:
         if len(curve.lengths) < 2:
             return Refused(f"{place} is beyond the only row, {curve.lengths[-1]}")
         xs, times = curve.lengths[-2:], curve.times_ms[-2:]
+        if xs[1] < SHORTEST_CONTINUED:
+            least = f"no extrapolation from less than KVSL {SHORTEST_CONTINUED}"
+            return Refused(f"{place} is {kvsl / xs[1]:.3g}x beyond the last row, {xs[1]}; {least}")
         exceeds = self._kv_bytes(rows, batch, xs[0]) >= self.rules.l2_bytes
         return self._continue(rows, place, xs, times, kvsl, exceeds, self.rules.length_bands)
 
@@ -191,9 +211,9 @@ class DecodeAttentionPricer:
     ) -> Answer | Refused:
         """Continue the line through the last two points, if that may be done and was asked for."""
         bands = bands_of.get(rows.key.kv_format, ())
-        doublings = math.ceil(round(math.log2(x / xs[1]), 9))
+        doublings = max(1, math.ceil(round(math.log2(x / xs[1]), 9)))
         distance = f"{place} is {x / xs[1]:.3g}x beyond the last row, {xs[1]}"
-        why_never = _why_never(rows.key, exceeds_l2, doublings, len(bands))
+        why_never = _why_never(rows.key, self.rules.largest_group, exceeds_l2, doublings, len(bands))
         if why_never:
             return Refused(f"{distance}; no extrapolation {why_never}")
         band = f"a line continued {doublings} doubling{'s' * (doublings > 1)} errs by {bands[doublings - 1]}"
@@ -203,35 +223,35 @@ class DecodeAttentionPricer:
         return Answer(times_ms[1] + slope * (x - xs[1]), "extrapolated", f"{distance}; {band}", doublings)
 
     def _is_line(self, rows: Slice, batch: float, kvsl: float) -> bool:
-        return _group_size(rows.key) > LARGEST_GROUPED or self._kv_bytes(rows, batch, kvsl) >= self.rules.l2_bytes
+        return (
+            _group_size(rows.key) > self.rules.largest_group or self._kv_bytes(rows, batch, kvsl) >= self.rules.l2_bytes
+        )
 
-    @staticmethod
-    def _kv_bytes(rows: Slice, batch: float, kvsl: float) -> float:
-        """KV that is read: 2·b·KVSL·KH·Hsz·bytes, KVSL capped by the window."""
-        key = rows.key
+    def _kv_bytes(self, rows: Slice, batch: float, kvsl: float) -> float:
+        """KV that is read: 2·b·KVSL·KH·Hsz·bytes, KVSL capped by the window; once, not twice, for a latent."""
+        key, copies = rows.key, 1.0 if self.rules.latent else 2.0
         seen = min(kvsl, key.window) if key.window else kvsl
-        return 2.0 * batch * seen * key.kv_heads * key.head_dim * BYTES_PER_VALUE[key.kv_format]
+        return copies * batch * seen * key.kv_heads * key.head_dim * BYTES_PER_VALUE[key.kv_format]
+
+    def _no_table(self, kernel: DecodeAttention) -> str:
+        """Why no table can hold this kernel, or nothing."""
+        if kernel.latent != self.rules.latent:
+            return "rows of absorbed MLA and of grouped-query attention are different kernels"
+        if not kernel.latent and kernel.value_dim not in {0, kernel.head_dim}:
+            return f"no rows with V of {kernel.value_dim} beside Q and K of {kernel.head_dim}"
+        return ""
 
 
-def _no_table(kernel: DecodeAttention) -> str:
-    """Why no table can hold this kernel, or nothing."""
-    if kernel.latent:
-        return "no table of absorbed MLA decode is read; there are grouped-query rows only"
-    if kernel.value_dim not in {0, kernel.head_dim}:
-        return f"no rows with V of {kernel.value_dim} beside Q and K of {kernel.head_dim}"
-    if kernel.query_len != 1:
-        return f"no rows with {kernel.query_len} query tokens per sequence; there are rows with 1"
-    return ""
-
-
-def _why_never(key: SliceKey, exceeds_l2: bool, doublings: int, measured: int) -> str:
-    if _group_size(key) > LARGEST_GROUPED:
-        return f"at more than {LARGEST_GROUPED} query heads per KV head"
+def _why_never(key: SliceKey, largest_group: int, exceeds_l2: bool, doublings: int, measured: int) -> str:
+    if _group_size(key) > largest_group:
+        return f"at more than {largest_group} query heads per KV head"
     if key.window:
         return "of windowed attention"
     if not exceeds_l2:
         return "while KV fits in L2"
-    return f"over more than {measured} doublings" if doublings > measured else ""
+    if doublings <= measured:
+        return ""
+    return f"over more than {measured} doublings" if measured else "without a known error"
 
 
 def _group_size(key: SliceKey) -> float:

@@ -1,10 +1,10 @@
 """The query engine of aiconfigurator-core, fenced in.
 
-It answers GEMM shapes and MoE token counts that have no row of their own, and says what it makes of exchanges beyond the
-rows. What the fence keeps in: its log lines and
-warnings, its exceptions (their texts hold absolute paths), rows of other releases or backends (`shared_layer=False`),
-and a trap: of operations that share a name it returns the sum. It opens no socket: a database is found by folder, and
-models, which it would look for on the Hugging Face hub, are not used.
+It answers GEMM shapes and MoE token counts that have no row of their own, and says what it makes of exchanges beyond
+the rows. What the fence keeps in: its log lines and warnings, its exceptions (their texts hold absolute paths), rows of
+other releases or backends (`shared_layer=False`), and a trap: of operations that share a name it returns the sum. It
+opens no socket: a database is found by folder, and models, which it would look for on the Hugging Face hub, are not
+used.
 """
 
 from __future__ import annotations
@@ -51,31 +51,17 @@ class Engine:
     def all_reduce_time_ms(self, elements: int, gpus: int) -> float | EngineError:
         """Time of TensorRT-LLM's all-reduce of bf16 elements."""
         _, operations = self._vocabulary
-        return self._one(1, lambda: operations.CustomAllReduce("0", 1, elements, gpus))
+        return self._one(lambda: operations.CustomAllReduce("0", 1, elements, gpus))
 
     def nccl_time_ms(self, operation: str, dtype: str, elements: int, gpus: int) -> float | EngineError:
         """Time of one of NCCL's collectives over elements of `half` or `int8`."""
         modes, operations = self._vocabulary
-        return self._one(1, lambda: operations.NCCL("0", 1, operation, elements, gpus, modes.CommQuantMode[dtype]))
+        return self._one(lambda: operations.NCCL("0", 1, operation, elements, gpus, modes.CommQuantMode[dtype]))
 
-    def expert_exchange_time_ms(
-        self, lane: str, step: str, format: str, shape: tuple[int, int, int], gpus: int, nodes: int, tokens: int
-    ) -> float | EngineError:
-        """Time of DeepEP's dispatch or combine of a rank's tokens; `shape` is hidden size, top k and experts."""
-        _, operations = self._vocabulary
-        hidden, top_k, experts = shape
-        return self._one(
-            tokens,
-            lambda: operations.MoEAllToAll(
-                "0", 1, phase=step, comm_backend=f"trtllm_{lane}", hidden_size=hidden, topk=top_k, num_experts=experts,
-                moe_ep_size=gpus, node_num=nodes, comm_dtype=format,
-            ),
-        )  # fmt: skip
-
-    def _one(self, tokens: int, operation: Callable[[], Any]) -> float | EngineError:
-        """The time of one operation over so many tokens."""
+    def _one(self, operation: Callable[[], Any]) -> float | EngineError:
+        """The time of one operation over one token."""
         answers: dict[int, float | EngineError] = {}
-        self._evaluate(tokens, [(0, None)], lambda _, __: operation(), answers)
+        self._evaluate(1, [(0, None)], lambda _, __: operation(), answers)
         return answers[0]
 
     def _gemm(self, kernel: Gemm, name: str) -> Any:

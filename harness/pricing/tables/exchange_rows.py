@@ -1,4 +1,4 @@
-"""Read the measured exchanges between GPUs of one system into curves over their size.
+"""Read what many GPUs do together, exchanges and experts under EPLB, into curves over their size.
 
 Which folders are read and what is assumed beyond them is `harness/data/exchange_tables.yaml`, dated, with evidence.
 """
@@ -19,7 +19,7 @@ from harness.pricing.tables.store import read_table
 
 _FILE = Path(__file__).resolve().parent.parent.parent / "data" / "exchange_tables.yaml"
 
-#: Kernels that move tokens to experts and back, as the tables name them → in our words.
+#: Kernels that move tokens to experts and back, as the tables name them → in our words. Others are never asked for.
 _NVLINK = {"NVLinkOneSided": "nvlink_one_sided", "NVLinkTwoSided": "nvlink_two_sided"}
 _DEEPEP = {"trtllm_deepep_ht": "deepep_ht", "trtllm_deepep_ll": "deepep_ll"}
 
@@ -64,7 +64,7 @@ def exchange_assumptions() -> ExchangeAssumptions:
 
 
 class ExchangeStore:
-    """The measured exchanges of one system; each table is read when first asked for, and is empty where there is none."""
+    """The measured exchanges of one system; a table is read when first asked for, and empty where there is none."""
 
     def __init__(self, system_key: str, release: str) -> None:
         self.system_key = system_key
@@ -106,14 +106,15 @@ class ExchangeStore:
         if not release:
             return {}
         names = (
-            "comm_backend", "phase", "comm_dtype", "ep_size", "hidden_size", "topk", "num_experts", "num_tokens", "latency",
+            "comm_backend", "phase", "comm_dtype", "ep_size", "hidden_size", "topk", "num_experts", "num_tokens",
+            "latency",
         )  # fmt: skip
         table = read_table(table_path(self.system_key, release, "comm", "moe_a2a"), [*names, "node_num"])
         one_node = table.filter(_equal(table, "node_num", 1))
         rows = _columns(one_node, *names)
         # Microseconds in this one table.
         in_ms = ((*row[:-1], row[-1] / 1000) for row in rows)
-        return _curves(in_ms, lambda lane, *key: ExpertRows(_DEEPEP[lane], *key))
+        return _curves(in_ms, lambda lane, *key: ExpertRows(_DEEPEP.get(lane, lane), *key))
 
     def _over_nvlink(self) -> dict[ExpertRows, Curve]:
         """The two-sided kernels prepare before they dispatch; both are one step here."""
@@ -127,9 +128,24 @@ class ExchangeStore:
         table = read_table(table_path(self.system_key, release, "comm", "trtllm_alltoall"), names)
         steps = _curves(
             _columns(table, *names),
-            lambda lane, step, *key: ExpertRows(_NVLINK[lane], step.removeprefix("alltoall_"), *key),
+            lambda lane, step, *key: ExpertRows(_NVLINK.get(lane, lane), step.removeprefix("alltoall_"), *key),
         )
-        return {key: _after(steps, key) for key in steps if key.step in {"dispatch", "combine"}}
+        both = {key: _after(steps, key) for key in steps if key.step in {"dispatch", "combine"}}
+        return {key: curve for key, curve in both.items() if curve.lengths}
+
+    @cached_property
+    def wide_ep(self) -> dict[tuple[Any, ...], Curve]:
+        """Experts under EPLB over the tokens of an EP group, by shape, format, slots, routing and ranks."""
+        release = self._version("wideep_moe")
+        if not release:
+            return {}
+        names = (
+            "hidden_size", "inter_size", "topk", "num_experts", "moe_dtype", "num_slots", "distribution", "moe_ep_size",
+            "num_tokens", "latency",
+        )  # fmt: skip
+        table = read_table(table_path(self.system_key, release, "moe", "wideep_moe"), [*names, "moe_tp_size"])
+        whole = table.filter(_equal(table, "moe_tp_size", 1))
+        return _curves(_columns(whole, *names), lambda *key: key)
 
     def _version(self, table: str) -> str:
         return str(_data()["releases"][table].get(self.system_key, ""))
@@ -142,7 +158,7 @@ def _after(steps: dict[ExpertRows, Curve], key: ExpertRows) -> Curve:
         return curve
     before = dict(zip(*prepare, strict=True))
     both = [(size, time_ms + before[size]) for size, time_ms in zip(*curve, strict=True) if size in before]
-    return Curve(*zip(*both, strict=True))
+    return Curve(tuple(size for size, _ in both), tuple(time_ms for _, time_ms in both))
 
 
 def _curves(rows: Iterable[tuple[Any, ...]], key: Callable[..., Any]) -> dict[Any, Curve]:

@@ -10,24 +10,25 @@ What travels: NVFP4 experts get NVFP4; FP8 experts with a scale per tensor get F
 NVLink; else bf16 (`supports_post_quant_dispatch` in deep_ep.py and deep_ep_low_latency.py). Rows come back in bf16, as
 `use_low_precision_moe_combine` is off by default.
 
-Rows hold few shapes (hidden, top k, experts), with as many GPUs as a node has. Between token counts they are joined by a
-line: every second row left out and asked again errs by 1.0 to 3.2 % in the median. On request another shape is answered
-from the nearest one at equal bytes sent, more GPUs as in `collectives`, more tokens along the line.
+Rows hold few shapes (hidden, top k, experts), with as many GPUs as a node has. Between token counts they are joined by
+a line: a row left out and asked again errs by 1.0 to 3.2 % in the median. On request another shape is
+answered from the nearest one at equal bytes sent, more GPUs as in `collectives`, more tokens along the line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.cost.collectives import ExpertCombine, ExpertDispatch, ranks_visited
 from harness.cost.formats import GemmFormat
-from harness.hardware import System
 from harness.pricing.base import KernelPrice
-from harness.pricing.tables.collectives import Network, Point, along, decided
-from harness.pricing.tables.engine import Engine, EngineError
+from harness.pricing.tables.collectives import Network, Point, along, decided, worse
 from harness.pricing.tables.exchange_rows import ExchangeAssumptions, ExchangeStore, ExpertRows
 from harness.pricing.tables.slices import nearest
+
+if TYPE_CHECKING:
+    from harness.hardware import System
 
 ExpertExchange: TypeAlias = ExpertDispatch | ExpertCombine
 
@@ -46,13 +47,11 @@ class ExpertExchangePricer:
         self,
         store: ExchangeStore,
         system: System,
-        engine: Engine,
         assumed: ExchangeAssumptions,
         *,
         allow_extrapolation: bool = False,
     ) -> None:
         self.store = store
-        self.engine = engine
         self.network = Network(system)
         self.assumed = assumed
         self.allow_extrapolation = allow_extrapolation
@@ -77,6 +76,7 @@ class ExpertExchangePricer:
     def _answer(self, kernel: ExpertExchange, key: ExpertRows, beyond: str = "") -> KernelPrice:
         """From the rows of `key`, which are those asked for unless `beyond` says how they differ."""
         parts = [beyond]
+        spare = _spare_slots(kernel)
         tokens = kernel.tokens * _bytes_ratio(kernel, key)
         point = along(self.store.experts[key], tokens, self.assumed.bands[_band(key.lane, "size")])
         parts.append(point.beyond)
@@ -87,25 +87,24 @@ class ExpertExchangePricer:
                 return KernelPrice.refuse("unsupported", f"no rows of {kernel.gpus} GPUs; {scaled}")
             time_ms = scaled[0]
             parts.append(f"{kernel.gpus} GPUs are beyond the rows, which have {key.gpus}: {scaled[1]}")
-            parts.append(self._engine_says(kernel, key))
-        how = _TOLD[key.lane] if point.source == "exact" else f"{_TOLD[key.lane]}, {point.note}"
-        note = "; ".join(part for part in (how, _spare_slots(kernel)) if part)
-        source = point.source if not _spare_slots(kernel) or point.beyond else "estimated"
+            if not key.lane.startswith("nvlink"):
+                parts.append(f"the package's engine takes the rows of {key.gpus} as they are, {point.time_ms:.4g} ms")
+        note = "; ".join(part for part in (_TOLD[key.lane], point.note, spare) if part)
         told = "; ".join(part for part in parts if part)
-        return decided(Point(time_ms, source, note, told), self.allow_extrapolation)
+        source = worse(point.source, "estimated") if spare else point.source
+        return decided(Point(time_ms, source, note, told, point.too_far), self.allow_extrapolation)
 
     def _nearest(self, wanted: list[ExpertRows]) -> tuple[ExpertRows, str] | None:
         """The rows nearest to those wanted, and in what they differ: fewer GPUs, or another shape, or both."""
         for key in wanted:
-            like = [one for one in self.store.experts if one[:3] == key[:3] and one.gpus <= key.gpus]
-            most = max((one.gpus for one in like), default=0)
-            if most < key.gpus and most != max(self._ranks(key)):
-                continue  # a number of GPUs between those measured, or below them
-            shapes = {one.shape for one in like if one.gpus == most}
-            if not shapes:
-                continue
+            like = [one for one in self.store.experts if one[:3] == key[:3]]
+            counts = {one.gpus for one in like}
+            gpus = key.gpus if key.gpus in counts else max(counts, default=key.gpus)
+            if gpus > key.gpus or gpus not in counts:
+                continue  # fewer GPUs than were measured, or none were
+            shapes = {one.shape for one in like if one.gpus == gpus}
             shape = nearest(key.shape, shapes, 1)[0]
-            found = ExpertRows(*key[:3], most, *shape)
+            found = ExpertRows(*key[:3], gpus, *shape)
             if shape == key.shape:
                 return found, ""
             bands = self.assumed.bands.get(_band(key.lane, "shape"))
@@ -115,9 +114,6 @@ class ExpertExchangePricer:
                 f"from {_text(shape)} at equal bytes sent, {known}"
             )
         return None
-
-    def _ranks(self, key: ExpertRows) -> set[int]:
-        return {one.gpus for one in self.store.experts if one[:3] == key[:3]}
 
     def _low_latency_limit(self, kernel: ExpertExchange, wanted: list[ExpertRows]) -> str:
         """Why the low-latency kernels cannot run, where they are the only ones there are."""
@@ -136,17 +132,6 @@ class ExpertExchangePricer:
             f"no {step} rows of {kernel.gpus} GPUs with {wanted[-1].format} on this GPU; there are "
             f"{', '.join(map(str, ranks))} GPUs with {', '.join(formats)}"
         )
-
-    def _engine_says(self, kernel: ExpertExchange, key: ExpertRows) -> str:
-        if key.lane not in {"deepep_ht", "deepep_ll"} or key.shape != (kernel.hidden, kernel.top_k, kernel.experts):
-            return ""
-        nodes = -(-kernel.gpus // self.network.system.gpus_per_node)
-        time_ms = self.engine.expert_exchange_time_ms(
-            key.lane, key.step, key.format, key.shape, kernel.gpus, nodes, kernel.tokens
-        )
-        if isinstance(time_ms, EngineError):
-            return time_ms.reason
-        return f"the package's engine says {time_ms:.4g} ms, the time of one node"
 
 
 def _wanted(kernel: ExpertExchange, lanes: set[str]) -> Iterator[ExpertRows]:

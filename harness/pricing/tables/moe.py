@@ -5,23 +5,30 @@ for three routings; `tokens` are those of the whole EP group. Shapes are not int
 
 Some NVFP4 shapes have two rows per token count on Blackwell: TensorRT-LLM's min-latency kernel and its CUTLASS kernel.
 Up to 128 tokens the min-latency row counts, beyond it the other, as in the package's engine (ai-dynamo/aiconfigurator,
-aic-core/rust/aiconfigurator-core/src/operators/moe.rs at 095f58a51, 2026-08-21).
+aic-core/rust/aiconfigurator-core/src/operators/moe.rs at 095f58a51, 2026-08-21). The min-latency rows were collected
+with DeepSeek's grouped routing, whatever the shape and the routing they name (collector/trtllm/collect_moe.py there:
+"all use deepseek setting for now"), and some take less time than HBM needs for the experts that the routing touches: 16
+tokens that choose 2 of 8 experts take as long as it takes to read 2 to 4 of them. Those carry the flag `suspect`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from harness.cost.ops import Moe
 from harness.pricing.base import KernelPrice
+from harness.pricing.tables.bounds import Bounds
 from harness.pricing.tables.engine import Engine, EngineError, moe_format
 from harness.pricing.tables.slices import nearest
 from harness.pricing.tables.store import FORMAT_CODES, FORMATS, MoeRows, group
+from harness.pricing.tables.wide_ep import WideEpPricer
 
 _MIN_LATENCY = "moe_torch_flow_min_latency"
 _MIN_LATENCY_TOKENS = 128
+_MIN_LATENCY_NOTE = "min-latency kernel, whose rows were collected with DeepSeek's grouped routing"
 #: Rows of two matrices with a squared ReLU between them; ours has three.
 _NOT_GATED = "moe_torch_flow_nongated"
 
@@ -64,13 +71,16 @@ class MoeTable:
 
     def curve(self, kernel: Moe) -> tuple[list[int], list[float]] | None:
         """Token counts and times of the kernel that would run, or None where the shape has no rows."""
-        key = _Key(_shape(kernel), _format(kernel), kernel.tp, kernel.ep, kernel.routing, min_latency=False)
+        key = _Key(_shape(kernel), _format(kernel), kernel.tp, kernel.ep, kernel.routing, self.min_latency(kernel))
         span = self._spans.get(key)
-        if kernel.tokens <= _MIN_LATENCY_TOKENS:
-            span = self._spans.get(key._replace(min_latency=True), span)
         if span is None:
             return None
         return self._tokens[span].tolist(), self._time_ms[span].tolist()
+
+    def min_latency(self, kernel: Moe) -> bool:
+        """Whether the rows of the min-latency kernel answer."""
+        key = _Key(_shape(kernel), _format(kernel), kernel.tp, kernel.ep, kernel.routing, min_latency=True)
+        return kernel.tokens <= _MIN_LATENCY_TOKENS and key in self._spans
 
     def explain_missing(self, kernel: Moe) -> str:
         """Say which part of the question has no rows, and what does."""
@@ -94,18 +104,20 @@ class MoeTable:
 
 
 class MoePricer:
-    """Prices expert FFNs from an index of rows and the package's engine."""
+    """Prices expert FFNs from an index of rows and the package's engine; under EPLB from rows of their own."""
 
-    def __init__(self, table: MoeTable, engine: Engine) -> None:
+    def __init__(self, table: MoeTable, engine: Engine, wide_ep: WideEpPricer, bounds: Bounds) -> None:
         self.table = table
         self.engine = engine
+        self.wide_ep = wide_ep
+        self.bounds = bounds
 
     def price_all(self, kernels: Iterable[Moe]) -> dict[Moe, KernelPrice]:
         """Price distinct expert FFNs; never raises for one that cannot be answered."""
         prices: dict[Moe, KernelPrice] = {}
         asked: dict[Moe, str] = {}
         for kernel in dict.fromkeys(kernels):
-            price = self._from_rows(kernel)
+            price = self.wide_ep.price(kernel) if kernel.slots else self._from_rows(kernel)
             if isinstance(price, KernelPrice):
                 prices[kernel] = price
             else:
@@ -115,13 +127,17 @@ class MoePricer:
                 prices[kernel] = KernelPrice.refuse("refused", time_ms.reason)
             else:
                 prices[kernel] = KernelPrice(time_ms, "interpolated", note=asked[kernel])
-        return prices
+        return {kernel: self._checked(kernel, price) for kernel, price in prices.items()}
+
+    def _checked(self, kernel: Moe, price: KernelPrice) -> KernelPrice:
+        """Against the least time, where the experts that rows read are known or the rows do not do as they say."""
+        if kernel.slots or not self.table.min_latency(kernel):
+            return self.bounds.applied(kernel, price) if kernel.routing.startswith("balanced") else price
+        note = "; ".join(part for part in (price.note, _MIN_LATENCY_NOTE) if part)
+        return self.bounds.applied(kernel, replace(price, note=note) if price.source else price)
 
     def _from_rows(self, kernel: Moe) -> KernelPrice | str:
         """The price where rows decide it, else the note of an interpolation."""
-        sizes = (*_shape(kernel), kernel.tp, kernel.ep, kernel.tokens)
-        if min(sizes) < 1:
-            return KernelPrice.refuse("refused", f"all sizes of an expert FFN must be positive, not {min(sizes)}")
         curve = self.table.curve(kernel)
         if curve is None:
             return KernelPrice.refuse("unsupported", self.table.explain_missing(kernel))

@@ -9,7 +9,8 @@ Between rows of one slice (QH, KH, Hsz, window, attention and KV format; never b
   on B200 and 0.9 % on H200 that way, by 2.7 % and 2.0 % when joined log-log.
 
 No row has cached tokens. A chunk of c tokens after p takes the time of a whole prompt of p + c times its share of the
-query-key pairs, 1 − (p/(p+c))² without a window, and never less than c tokens alone: source `formula`. A difference of
+query-key pairs, 1 − (p/(p+c))² without a window, and never less than c tokens alone, nor less than its roofline: a
+short chunk has few pairs but reads the whole cache, and no row tells what that takes. Source `formula`. A difference of
 two prompts would carry the noise of both.
 
 Beyond the rows only on request, for full attention. In batch: t(b0, s)·t(b, s')/t(b0, s'), where b0 is a batch measured
@@ -21,11 +22,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.cost.ops import PrefillAttention
 from harness.pricing.base import KernelPrice
+from harness.pricing.roofline import RooflineTime
 from harness.pricing.tables.assumptions import Bands
 from harness.pricing.tables.decode_attention import SINKS_NOTE, Answer, Refused
 from harness.pricing.tables.slices import AttentionTable, Curve, Slice, SliceKey
@@ -35,11 +37,16 @@ Coefficients = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class PrefillRules:
-    """What the rules need to know beside the rows. Bands are per doubling."""
+    """What the rules need to know beside the rows. Bands are per doubling.
+
+    `roofline` is that of one kernel without its launch. `value_dim` is the width of V where it is not that of Q and K.
+    """
 
     length_bands: Bands
     batch_bands: Bands
     allow_extrapolation: bool = False
+    roofline: Callable[[PrefillAttention], RooflineTime | None] = lambda _: None
+    value_dim: int = 0
 
 
 class PrefillAttentionPricer:
@@ -52,12 +59,9 @@ class PrefillAttentionPricer:
 
     def price(self, kernel: PrefillAttention) -> KernelPrice:
         """Price one kernel; never raises."""
-        if kernel.value_dim not in {0, kernel.head_dim}:
+        if (kernel.value_dim or kernel.head_dim) != (self.rules.value_dim or kernel.head_dim):
             note = f"no rows with V of {kernel.value_dim} beside Q and K of {kernel.head_dim}"
             return KernelPrice.refuse("unsupported", note)
-        if min(kernel.batch, kernel.chunk) < 1 or kernel.past < 0:
-            note = f"batch {kernel.batch}, chunk {kernel.chunk} and past {kernel.past} must be positive"
-            return KernelPrice.refuse("refused", note)
         length = kernel.past + kernel.chunk
         key = SliceKey(
             kernel.q_heads, kernel.kv_heads, kernel.head_dim, kernel.window, kernel.attn_format, kernel.kv_format
@@ -85,7 +89,17 @@ class PrefillAttentionPricer:
         if whole.note:
             note = f"{note}; {whole.note}"
         source = whole.source if whole.doublings else "formula"
-        return Answer(max(whole.time_ms * share, alone.time_ms), source, note, whole.doublings)
+        time_ms = max(whole.time_ms * share, alone.time_ms)
+        limit = self.rules.roofline(kernel)
+        if limit and limit.time_ms > time_ms:
+            time_ms = limit.time_ms
+            takes = (
+                f"to move {kernel.kv_bytes:.4g} bytes of KV beside the rest"
+                if limit.bound == "memory"
+                else "to compute"
+            )
+            note = f"{note}; no less than its roofline, {time_ms:.4g} ms {takes}"
+        return Answer(time_ms, source, note, whole.doublings)
 
     def _time(self, rows: Slice, batch: int, isl: int) -> Answer | Refused:
         curve = rows.curves.get(batch)
@@ -166,11 +180,12 @@ class PrefillAttentionPricer:
         self, rows: Slice, distance: str, log2_ratio: float, bands: Bands, axis: str
     ) -> tuple[str, int] | Refused:
         """The error of an extrapolation and its doublings, or why there is none."""
-        doublings = math.ceil(round(log2_ratio, 9))
+        doublings = max(1, math.ceil(round(log2_ratio, 9)))
         if rows.key.window:
             return Refused(f"{distance}; no extrapolation of windowed attention")
         if doublings > len(bands):
-            return Refused(f"{distance}; no extrapolation over more than {len(bands)} doublings of {axis}")
+            known = f"over more than {len(bands)} doublings of {axis}" if bands else "without a known error"
+            return Refused(f"{distance}; no extrapolation {known}")
         band = f"going on for {doublings} doubling{'s' * (doublings > 1)} of {axis} errs by {bands[doublings - 1]}"
         if not self.rules.allow_extrapolation:
             return Refused(f"{distance}; --allow-extrapolation would answer: {band}")

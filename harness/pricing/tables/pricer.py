@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from harness.cost.collectives import COLLECTIVES, Collective, ExpertCombine, ExpertDispatch
-from harness.cost.ops import DecodeAttention, Elementwise, Gemm, Kernel, Moe, PrefillAttention
+from harness.cost.ops import BatchedGemm, DecodeAttention, Gemm, Kernel, Moe, PrefillAttention
 from harness.errors import UsageError
-from harness.hardware import load_system
 from harness.pricing.base import KernelPrice
+from harness.pricing.roofline import RooflinePricer
+from harness.pricing.shapes import impossible
 from harness.pricing.tables.assumptions import load_assumptions
 from harness.pricing.tables.availability import PACKAGE, require_tables, tabled_systems, version
+from harness.pricing.tables.bounds import Bounds
 from harness.pricing.tables.collectives import CollectivePricer
 from harness.pricing.tables.decode_attention import DecodeAttentionPricer, DecodeRules
 from harness.pricing.tables.engine import Engine
 from harness.pricing.tables.exchange_rows import ExchangeStore, exchange_assumptions
 from harness.pricing.tables.expert_exchange import ExpertExchangePricer
-from harness.pricing.tables.gemm import GemmPricer, GemmTable
+from harness.pricing.tables.gemm import GemmPricer
+from harness.pricing.tables.gemm_table import GemmTable
+from harness.pricing.tables.mla import MlaPricer
 from harness.pricing.tables.moe import MoePricer, MoeTable
 from harness.pricing.tables.prefill_attention import PrefillAttentionPricer, PrefillRules
 from harness.pricing.tables.slices import AttentionTable
 from harness.pricing.tables.store import TableStore
+from harness.pricing.tables.wide_ep import WideEpPricer
+
+if TYPE_CHECKING:
+    from harness.hardware import System
 
 _NO_TABLE = KernelPrice.refuse("unsupported", "no table; priced by the roofline")
-_NO_BATCHED_GEMM = KernelPrice.refuse("unsupported", "no table of batched GEMMs is read (absorbed MLA projections)")
 
 
 class TablesPricer:
@@ -65,29 +73,40 @@ class TablesPricer:
     def price(self, kernels: Sequence[Kernel]) -> list[KernelPrice]:
         """Return one price per kernel, in order; equal kernels are priced once.
 
-        Elementwise kernels have no table and are `unsupported` here.
+        Elementwise kernels have no table and are `unsupported` here. Never raises for a kernel, whatever its sizes.
         """
         prices: dict[Kernel, KernelPrice] = {}
         gemms: list[Gemm] = []
         experts: list[Moe] = []
         for kernel in dict.fromkeys(kernels):
-            if isinstance(kernel, Gemm):
+            problem = impossible(kernel)
+            if problem:
+                prices[kernel] = KernelPrice.refuse("refused", problem)
+            elif isinstance(kernel, Gemm):
                 gemms.append(kernel)
             elif isinstance(kernel, Moe):
                 experts.append(kernel)
-            elif isinstance(kernel, DecodeAttention):
-                prices[kernel] = self._decode.price(kernel)
-            elif isinstance(kernel, PrefillAttention):
-                prices[kernel] = self._prefill.price(kernel)
-            elif isinstance(kernel, COLLECTIVES):
-                prices[kernel] = self._price_exchange(kernel)
             else:
-                prices[kernel] = _NO_TABLE if isinstance(kernel, Elementwise) else _NO_BATCHED_GEMM
+                prices[kernel] = self._price_one(kernel)
         if gemms:
-            prices.update(self._gemm.price_all(gemms).items())
+            prices.update((one, self._bounds.applied(one, price)) for one, price in self._gemm.price_all(gemms).items())
         if experts:
             prices.update(self._moe.price_all(experts).items())
         return [prices[kernel] for kernel in kernels]
+
+    def _price_one(self, kernel: Kernel) -> KernelPrice:
+        if isinstance(kernel, COLLECTIVES):
+            return self._price_exchange(kernel)
+        if isinstance(kernel, DecodeAttention):
+            price = self._mla.decode(kernel) if kernel.latent else self._decode.price(kernel)
+        elif isinstance(kernel, PrefillAttention):
+            is_mla = kernel.value_dim not in {0, kernel.head_dim}
+            price = self._mla.prefill(kernel) if is_mla else self._prefill.price(kernel)
+        elif isinstance(kernel, BatchedGemm):
+            price = self._mla.projection(kernel)
+        else:
+            return _NO_TABLE
+        return self._bounds.applied(kernel, price)
 
     def _price_exchange(self, kernel: Collective) -> KernelPrice:
         if isinstance(kernel, ExpertDispatch | ExpertCombine):
@@ -108,10 +127,20 @@ class TablesPricer:
         return ExchangeStore(self.system_key, self._assumed.release)
 
     @cached_property
+    def _system(self) -> System:
+        from harness.hardware import load_system
+
+        return load_system(self.system_key)
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return Bounds(self._system, self.l2_bytes)
+
+    @cached_property
     def _collective(self) -> CollectivePricer:
         return CollectivePricer(
             self._exchanges,
-            load_system(self.system_key),
+            self._system,
             self._engine,
             exchange_assumptions(),
             allow_extrapolation=self.allow_extrapolation,
@@ -121,8 +150,7 @@ class TablesPricer:
     def _experts(self) -> ExpertExchangePricer:
         return ExpertExchangePricer(
             self._exchanges,
-            load_system(self.system_key),
-            self._engine,
+            self._system,
             exchange_assumptions(),
             allow_extrapolation=self.allow_extrapolation,
         )
@@ -141,8 +169,17 @@ class TablesPricer:
 
     @cached_property
     def _prefill(self) -> PrefillAttentionPricer:
-        rules = PrefillRules(self._assumed.prefill_length, self._assumed.prefill_batch, self.allow_extrapolation)
+        rules = PrefillRules(
+            self._assumed.prefill_length,
+            self._assumed.prefill_batch,
+            self.allow_extrapolation,
+            RooflinePricer(self._system).without_launch,
+        )
         return PrefillAttentionPricer(AttentionTable(self._store.prefill_attention()), rules)
+
+    @cached_property
+    def _mla(self) -> MlaPricer:
+        return MlaPricer(self._store, self.l2_bytes, RooflinePricer(self._system).without_launch)
 
     @cached_property
     def _gemm(self) -> GemmPricer:
@@ -151,10 +188,12 @@ class TablesPricer:
             self._engine,
             columns=self._assumed.gemm_columns,
             bands=self._assumed.gemm_tokens,
+            first_row=self._assumed.gemm_first_row,
             allow_extrapolation=self.allow_extrapolation,
             as_is=self.as_is,
         )
 
     @cached_property
     def _moe(self) -> MoePricer:
-        return MoePricer(MoeTable(*self._store.moe()), self._engine)
+        wide_ep = WideEpPricer(self._exchanges)
+        return MoePricer(MoeTable(*self._store.moe()), self._engine, wide_ep, self._bounds)

@@ -67,6 +67,7 @@ class AttentionTable:
         self._spans = {_key(*codes): span for codes, span in spans.items()}
         self._slices: dict[SliceKey, Slice] = {}
         self._explained: dict[SliceKey, str] = {}
+        self._alike: dict[tuple[int | str, ...], tuple[SliceKey, ...]] = {}
 
     @cached_property
     def keys(self) -> tuple[SliceKey, ...]:
@@ -92,6 +93,13 @@ class AttentionTable:
             return found, ""
         return self.get(key._replace(window=0)), f"a window of {key.window} over {length} tokens is full attention"
 
+    def alike(self, key: SliceKey) -> tuple[SliceKey, ...]:
+        """The slices that differ from a key in their heads only."""
+        rest = key[2:]
+        if rest not in self._alike:
+            self._alike[rest] = tuple(one for one in self._spans if one[2:] == rest)
+        return self._alike[rest]
+
     def explain_missing(self, key: SliceKey) -> str:
         """Say what does not exist, and what comes nearest."""
         if key not in self._explained:
@@ -102,18 +110,15 @@ class AttentionTable:
         heads = f"{key.q_heads}:{key.kv_heads} heads of {key.head_dim} (query:KV heads on one rank)"
         formats = {k for k in self._spans if k[:4] == key[:4]}
         if formats:
-            there = ", ".join(sorted(self._formats(k) for k in formats))
-            return f"no rows of {self._formats(key)} for {heads}; there are {there}"
+            arithmetic = any(k.attn_format != key.attn_format for k in self._spans)
+            there = ", ".join(sorted(_formats(k, arithmetic) for k in formats))
+            return f"no rows of {_formats(key, arithmetic)} for {heads}; there are {there}"
         windows = {k.window for k in self._spans if k._replace(window=key.window) == key}
         if windows:
             there = ", ".join(str(window) if window else "no window" for window in sorted(windows))
             return f"no rows with a window of {key.window} for {heads}; there are rows with {there}"
-        return f"no rows for {heads} with {self._formats(key)}; nearest: {', '.join(self._nearest_heads(key))}"
-
-    def _formats(self, key: SliceKey) -> str:
-        if len({k.attn_format for k in self._spans}) == 1:  # decode: its rows differ in KV only
-            return f"{key.kv_format} KV"
-        return f"{key.attn_format} attention on {key.kv_format} KV"
+        asked = _formats(key, arithmetic=len({k.attn_format for k in self._spans}) > 1)
+        return f"no rows for {heads} with {asked}; nearest: {', '.join(self._nearest_heads(key))}"
 
     def _nearest_heads(self, key: SliceKey) -> list[str]:
         same = {k[:3] for k in self._spans if k[3:] == key[3:]} or {k[:3] for k in self._spans}
@@ -135,6 +140,11 @@ def nearest(wanted: tuple[int, ...], existing: Iterable[tuple[int, ...]], count:
         return sum(abs(math.log(have / max(want, 1))) for have, want in zip(sizes, wanted, strict=True))
 
     return sorted(existing, key=lambda sizes: (round(distance(sizes), 9), sizes))[:count]
+
+
+def _formats(key: SliceKey, arithmetic: bool) -> str:
+    """The formats of a slice; that of the arithmetic too, unless it is the same throughout, as in decode."""
+    return f"{key.attn_format} attention on {key.kv_format} KV" if arithmetic else f"{key.kv_format} KV"
 
 
 def _key(q_heads: int, kv_heads: int, head_dim: int, window: int, attn: int, kv: int) -> SliceKey:

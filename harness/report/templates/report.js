@@ -49,18 +49,22 @@
   dark.addEventListener("change", () => drawn.forEach(draw));
 
   /* What is in view first, the rest while nothing else happens. */
+  const folded = (plot) => Boolean(plot.closest("details:not([open])"));
+  document.querySelectorAll("details").forEach((one) => one.addEventListener("toggle", () => {
+    if (one.open) one.querySelectorAll(".plot").forEach((plot) => drawn.has(plot) || folded(plot) || draw(plot));
+  }));
   const near = new IntersectionObserver((entries) => entries.forEach((entry) => {
     if (entry.isIntersecting && !drawn.has(entry.target)) draw(entry.target);
   }), { rootMargin: "300px" });
   plots.forEach((plot) => near.observe(plot));
   const later = window.requestIdleCallback || ((call) => setTimeout(call, 30));
   const drawRest = () => {
-    const next = plots.find((plot) => !drawn.has(plot));
+    const next = plots.find((plot) => !drawn.has(plot) && !folded(plot));
     if (!next) { document.documentElement.dataset.plots = "drawn"; return; }
     draw(next).then(() => later(drawRest));
   };
   later(drawRest);
-  window.addEventListener("beforeprint", () => plots.filter((plot) => !drawn.has(plot)).forEach(draw));
+  window.addEventListener("beforeprint", () => plots.filter((plot) => !drawn.has(plot) && !folded(plot)).forEach(draw));
 
   /* ---- where one is ---- */
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
