@@ -41,7 +41,7 @@ _KINDS = {
     "dict_type": "Input should be a mapping",
     "model_type": "Input should be a mapping of fields",
     "tuple_type": "Input should be a list",
-    "invalid_key": "A key should be a text; quote it",
+    "model_attributes_type": "Input should be a mapping of fields",
 }
 
 #: Characters of a wrong value that a message shows.
@@ -75,6 +75,10 @@ def _finding(model: type[BaseModel], item: dict[str, Any], where: str) -> str:
         return f"{where}: '{field}' is missing"
     message = str(item["msg"]).removeprefix("Value error, ")
     message = _KINDS.get(item["type"], message)
+    if item["loc"] and item["loc"][-1] == "[key]":
+        return (
+            f"{where}: {'.'.join(map(str, location[:-2]))}: {item['input']!r} is no name; quote it: '{item['input']}'"
+        )
     return f"{where}: {field}: {message}{finding_value(item)}" if field else f"{where}: {message}{finding_value(item)}"
 
 
