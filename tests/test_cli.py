@@ -239,6 +239,131 @@ def test_replace_touches_nothing_but_the_run(run: CommandLine, study: Path, tmp_
     assert not (out / ".replacing").exists()
 
 
+def test_replace_never_throws_away_what_it_cannot_read(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    """A damaged row may have been measured, and so may one of a later release."""
+    out = tmp_path / "out"
+    arguments = ["run", study, "--on", "roofline", "--no-report", "--out", out]
+    run(*arguments)
+    journal = out / "journal.jsonl"
+    whole = journal.read_bytes()
+    later = whole.replace(b'"schema_version":2', b'"schema_version":99', 1)
+    for content in (whole.replace(b'"modelled"', b'"mod\xffelled"', 1), b"{}\n" + whole, whole[:-10], later):
+        journal.write_bytes(content)
+        refused = run(*arguments, "--replace")
+        assert refused.code == 2
+        assert "--replace throws nothing away that it cannot read" in refused.err
+        assert journal.read_bytes() == content
+    journal.unlink()
+    assert run(*arguments, "--replace").code == 2  # its tables may hold measured rows
+    for name in ("records.parquet", "ops.parquet"):
+        (out / name).unlink()
+    assert run(*arguments, "--replace").code == 0  # interrupted before there was a row
+
+
+def test_replace_looks_while_nobody_else_writes(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["run", study, "--on", "roofline", "--no-report", "--out", out]
+    run(*arguments)
+    (out / "journal.jsonl").write_bytes(b"half")
+    with files.folder_lock(out):
+        refused = run(*arguments, "--replace")
+    assert refused.code == 4
+    assert "in use by process" in refused.err
+
+
+def test_a_run_never_overwrites_the_study_that_it_reads(run: CommandLine, tmp_path: Path, study: Path) -> None:
+    own = tmp_path / "mine" / "study.yaml"
+    own.parent.mkdir()
+    content = study.read_bytes()
+    own.write_bytes(content)
+    for options in ([], ["--resume"], ["--replace"]):
+        refused = run("run", own, "--on", "roofline", "--no-report", "--out", own.parent, *options)
+        assert refused.code == 2
+        assert "has a study.yaml that is of no run and would be overwritten; take another --out" in refused.err
+        assert own.read_bytes() == content
+    assert "holds no run" in run("report", own.parent).err
+
+
+@pytest.mark.parametrize("path", ["", " ", "a\0b", "x" * 300])
+def test_a_path_that_cannot_be_is_a_usage_error_everywhere(run: CommandLine, study: Path, path: str) -> None:
+    for arguments in (
+        ["run", study, "--on", "roofline", "--out", path],
+        ["run", path, "--on", "roofline", "--out", study.parent / "out"],
+        ["plan", path],
+        ["lint", path],
+        ["report", path],
+        ["report", study.parent, "--out", path],
+        ["variants", "show", path],
+        ["variants", "import", path],
+        ["variants", "import", study.parent, "--out", path],
+        ["price", "case", "--gpu", "b200_sxm", "--variant", path],
+    ):
+        outcome = run(*arguments)
+        assert outcome.code == 2, arguments
+        assert "Invalid value for" in outcome.err
+
+
+def test_a_run_is_reported_once(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    run("run", study, "--on", "roofline", "--no-report", "--out", base)
+    outcome = run("report", base, f"{base}/../base", "--out", tmp_path / "both")
+    assert outcome.code == 2
+    assert "are the same run; name each run once" in outcome.err
+
+
+def test_sizes_on_the_command_line_have_the_bounds_of_a_study(run: CommandLine) -> None:
+    for arguments in (
+        ["gemm", "--m", 2**40 + 1, "--n", 1, "--k", 1, "--format", "bf16"],
+        ["all-reduce", "--elements", 1, "--gpus", 4_097],
+        ["decode-attention", "--batch", 1, "--kvsl", 1, "--q-heads", 10**9, "--kv-heads", 7, "--head-dim", 64],
+    ):
+        outcome = run("price", *arguments, "--gpu", "b200_sxm")
+        assert outcome.code == 2
+        assert "is not in the range 1<=x<=" in outcome.err or "is not in the range 2<=x<=4096" in outcome.err
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize("environment", [ASCII, {"PYTHONIOENCODING": "latin-1"}])
+def test_a_terminal_without_our_characters_prints_others(
+    study: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    data = files.read_yaml(study)
+    assert isinstance(data, dict)
+    files.write_atomic(study, files.dump_yaml({**data, "title": "H′ × 2 → 漢字"}))
+    arguments = ["run", study, "--on", "roofline", "--no-report", "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [*PROCESS, *map(str, arguments)], env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    assert (done.returncode, b"Traceback" in done.stderr, b"internal error" in done.stderr) == (0, False, False)
+    assert done.stdout.startswith(b"H? ")
+    assert "H′ × 2 → 漢字" in (tmp_path / "out" / "study.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (">/dev/full", "error: standard output cannot be written: No space left on device"),
+        (">&-", "error: standard output is closed"),
+    ],
+)
+def test_an_output_that_takes_nothing_is_exit_4_and_one_message(where: str, message: str) -> None:
+    command = " ".join(f"'{part}'" for part in [*PROCESS, "variants", "list"])
+    done = subprocess.run(["bash", "-c", f"{command} {where}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith(message)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_need_listen_to_errors() -> None:
+    command = " ".join(f"'{part}'" for part in [*PROCESS, "variants", "show", "nobody"])
+    for where in ("2>&-", "2>/dev/full", ">&- 2>&-"):
+        done = subprocess.run(["bash", "-c", f"{command} {where}"], capture_output=True, text=True, check=False)
+        assert done.returncode == (4 if ">&- " in where else 2)
+        assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_replace_in_the_working_directory(
     run: CommandLine, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,32 @@ def test_a_large_sweep_is_counted_without_being_built() -> None:
     assert count_cases(wide) == 2 * 100_000 * 1000
 
 
+def test_symbols_move_after_the_fields_they_are_ratios_of() -> None:
+    """G 8 is eight query heads per KV head whatever the order of the axes."""
+    for axes in ({"G": [8], "q_heads": [32, 64]}, {"q_heads": [32, 64], "G": [8]}):
+        planned = expand(study(axes=axes, systems=["b200_sxm"]), variant())
+        assert {(one.case.variant.q_heads, one.case.variant.kv_heads) for one in planned} == {(32, 4), (64, 8)}
+        assert {one.coordinates["G"] for one in planned} == {8}
+
+
+def test_g_and_hsz_go_together() -> None:
+    planned = expand(study(axes={"G": [4, 8], "Hsz": [64, 256]}, hold={"Hsz": "width"}), variant())
+    assert {(one.case.variant.group_size, one.case.variant.head_dim) for one in planned} == {
+        (4, 64), (4, 256), (8, 64), (8, 256),
+    }  # fmt: skip
+
+
+def test_an_axis_of_one_group_keeps_the_format_of_the_others() -> None:
+    planned = expand(study(set={"weights": "fp8"}, axes={"weights.ffn": ["nvfp4"]}), variant())
+    assert {(one.case.variant.weights.attention, one.case.variant.weights.ffn) for one in planned} == {("fp8", "nvfp4")}
+
+
+def test_a_label_longer_than_a_name_is_cut() -> None:
+    [first, *_] = expand(study(axes={"shape": {"x" * 150: {"ffn": 8}}, "a longer axis": {"y" * 150: {}}}), variant())
+    assert len(first.case.variant.name) == 200
+    assert first.coordinates["a longer axis"] == "y" * 150
+
+
 def test_hold_must_make_sense() -> None:
     with pytest.raises(UsageError, match="hold names axis 'ffn'; only G, Hsz"):
         study(hold={"ffn": "q_heads"})

@@ -84,6 +84,53 @@ def test_overrides_reach_the_series_that_have_their_own(configs: Path) -> None:
     ]
 
 
+def test_an_axis_of_the_study_and_of_a_series_are_both_replaced(configs: Path) -> None:
+    series = [{"name": "own", "axes": {"G": [1, 2]}}, {"name": "common"}]
+    files.write_atomic(configs / "studies" / "two.yaml", files.dump_yaml({**STUDY, "series": series}))
+    cases = planned("two", axes=["G=16"])
+    assert [(one.series, one.coordinates["G"]) for one in cases] == [("own", 16), ("common", 16)]
+
+
+def test_an_axis_can_be_added(configs: Path) -> None:
+    plain = {key: value for key, value in STUDY.items() if key != "axes"}
+    files.write_atomic(configs / "studies" / "plain.yaml", files.dump_yaml(plain))
+    assert [one.coordinates["G"] for one in planned("plain", axes=["G=2,4"])] == [2, 4]
+
+
+def test_in_a_suite_an_axis_is_replaced_where_it_is(configs: Path) -> None:
+    others = {**STUDY, "axes": {"ffn": [512, 1024]}}
+    files.write_atomic(configs / "studies" / "widths.yaml", files.dump_yaml(others))
+    files.write_atomic(
+        configs / "suites" / "two.yaml", files.dump_yaml({"title": "t", "studies": ["groups", "widths"]})
+    )
+    groups, widths = load_suite("two", Overrides(axes=["G=1", "vocab=1000"]))[1]
+    assert groups.axes == {"G": [1], "vocab": [1000]}
+    assert widths.axes == {"ffn": [512, 1024], "vocab": [1000]}
+
+
+def test_a_suite_names_a_study_once(configs: Path) -> None:
+    suite = configs / "suites" / "twice.yaml"
+    files.write_atomic(suite, files.dump_yaml({"title": "t", "studies": ["groups", "groups"]}))
+    with pytest.raises(UsageError, match=r"twice\.yaml: studies: names groups twice"):
+        load_suite("twice")
+    files.write_atomic(suite, files.dump_yaml({"title": "t", "studies": ["groups", "../studies/groups.yaml"]}))
+    with pytest.raises(UsageError, match=r"twice\.yaml: studies: groups is there twice"):
+        load_suite("twice")
+    files.write_atomic(suite, files.dump_yaml({"title": "t", "studies": ["group"]}))
+    with pytest.raises(UsageError, match=r"twice\.yaml: studies: no studies entry is called 'group'; did you mean"):
+        load_suite("twice")
+
+
+def test_a_field_of_a_named_variant_is_set(configs: Path) -> None:
+    cases = planned("groups", sets=["variant.ffn=512", "variant.weights.ffn=nvfp4"])
+    assert {one.case.variant.ffn for one in cases} == {512}
+    assert {one.case.variant.weights.ffn for one in cases} == {"nvfp4"}
+    assert {one.case.variant.hidden for one in cases} == {LLAMA_8B["hidden"]}
+    inline = {**STUDY, "variant": LLAMA_8B}
+    files.write_atomic(configs / "studies" / "inline.yaml", files.dump_yaml(inline))
+    assert {one.case.variant.ffn for one in planned("inline", sets=["variant.ffn=512"])} == {512}
+
+
 def test_labelled_points_are_picked_by_label(configs: Path) -> None:
     axes = {"shape": {"wide": {"ffn": 4096}, "narrow": {"ffn": 512}}}
     files.write_atomic(configs / "studies" / "shapes.yaml", files.dump_yaml({**STUDY, "axes": axes}))

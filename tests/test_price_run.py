@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shapes import LLAMA_8B
 
 from harness.errors import Interrupted, UsageError
+from harness.pricing import roofline
+from harness.pricing.roofline import data_digest
 from harness.results.store import read_attempts, read_run
 from harness.runner import price_run
 from harness.runner.plan import Plan, make_plan
 from harness.runner.price_run import PriceOptions, Progress, run_priced
 from harness.spec.base import parse
 from harness.spec.study import Study, Suite
+from harness.version import __version__
 
 ROOFLINE = PriceOptions(on="roofline")
 
 
-def plan(**changes: Any) -> Plan:
+def plan(*, ignore_memory: bool = False, **changes: Any) -> Plan:
     data = {
         "name": "s",
         "title": "t",
@@ -34,7 +39,8 @@ def plan(**changes: Any) -> Plan:
         "exclude": [{"when": {"G": 16, "batch": 8}, "reason": "left out"}],
         **changes,
     }
-    return make_plan(Suite(name="s", title="t", studies=("s",)), [parse(Study, data, "s")])
+    studies = [parse(Study, data, "s")]
+    return make_plan(Suite(name="s", title="t", studies=("s",)), studies, ignore_memory=ignore_memory)
 
 
 def what_matters(run: Path) -> list[dict[str, Any]]:
@@ -138,6 +144,77 @@ def test_rows_of_other_versions_are_priced_again_and_the_new_ones_count(
     assert len(run.records) == 30
     assert set(run.records["answered_with"]) == {"roofline newer"}
     assert len(read_attempts(tmp_path / "run")[0]) == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({"exclude": []}, 4),
+        ({"exclude": [{"when": {"G": 16, "batch": 8}, "reason": "another reason"}]}, 4),
+        ({"exclude": [{"when": {"G": 16}, "reason": "left out"}]}, 6),
+        ({"axes": {"shape": {name: {"kv_heads": 32 // g} for name, g in (("a", 4), ("b", 8), ("c", 16))}}}, 30),
+    ],
+)
+def test_rows_that_would_be_others_now_are_made_again(tmp_path: Path, change: dict[str, Any], again: int) -> None:
+    """The same cases in the same order, but skipped for another reason, or under other coordinates."""
+    first = plan() if "exclude" in change else plan(exclude=[])
+    asked = plan(**change) if "exclude" in change else plan(exclude=[], **change)
+    run_priced(first, tmp_path / "run", ROOFLINE)
+    run_priced(asked, tmp_path / "run", ROOFLINE, resume=True)
+    assert len(read_attempts(tmp_path / "run")[0]) == 30 + again
+    whole = tmp_path / "whole"
+    run_priced(asked, whole, ROOFLINE)
+    columns = ["coordinates", "status", "reason", "case_id", "variant", "step_ms"]
+    pd.testing.assert_frame_equal(read_run(tmp_path / "run").records[columns], read_run(whole).records[columns])
+
+
+def test_rejections_are_judged_anew(tmp_path: Path) -> None:
+    data = {"axes": {"layers": [32, 400]}, "exclude": []}
+    run_priced(plan(**data), tmp_path / "run", ROOFLINE)
+    before = read_run(tmp_path / "run").records
+    assert set(before["status"]) == {"ok", "rejected"}
+    run_priced(plan(ignore_memory=True, **data), tmp_path / "run", ROOFLINE, resume=True)
+    assert set(read_run(tmp_path / "run").records["status"]) == {"ok"}
+    made_again = len(read_attempts(tmp_path / "run")[0]) - len(before)
+    assert made_again == (before["status"] == "rejected").sum()
+
+
+def test_rows_of_another_harness_are_made_again(tmp_path: Path) -> None:
+    run_priced(plan(), tmp_path / "run", ROOFLINE)
+    journal = tmp_path / "run" / "journal.jsonl"
+    journal.write_text(
+        journal.read_text().replace(f'"harness_version":"{__version__}"', '"harness_version":"0.0.1"', 3)
+    )
+    run_priced(plan(), tmp_path / "run", ROOFLINE, resume=True)
+    assert len(read_attempts(tmp_path / "run")[0]) == 33
+    assert set(read_run(tmp_path / "run").records["harness_version"]) == {__version__}
+
+
+def test_who_answered_names_the_data_files(tmp_path: Path) -> None:
+    """Peaks and overheads are data, so that a changed file is another version."""
+    run_priced(plan(), tmp_path / "run", ROOFLINE)
+    assert set(read_run(tmp_path / "run").records["answered_with"]) == {f"roofline data {data_digest()}"}
+    copy = tmp_path / "data"
+    shutil.copytree(Path(roofline.__file__).parent.parent / "data", copy)
+    assert data_digest(copy) == data_digest()
+    overheads = copy / "launch_overheads.yaml"
+    overheads.write_text(overheads.read_text().replace("2.20", "2.21"))
+    data_digest.cache_clear()
+    assert data_digest(copy) != data_digest()
+
+
+def test_damaged_lines_are_priced_again_and_stay_told(tmp_path: Path) -> None:
+    run_priced(plan(), tmp_path / "run", ROOFLINE)
+    journal = tmp_path / "run" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([lines[0], b"\xff\n", *lines[2:]]))
+    run_priced(plan(), tmp_path / "run", ROOFLINE, resume=True)
+    for _ in range(2):
+        run = read_run(tmp_path / "run")
+        assert len(run.records) == 30
+        assert run.damage == (f"{journal}:2: not UTF-8 text",)
+        run_priced(plan(), tmp_path / "run", ROOFLINE, resume=True)
+    assert len(journal.read_bytes().splitlines()) == 31
 
 
 def test_a_large_sweep_needs_a_yes() -> None:

@@ -20,7 +20,15 @@ from harness.pricing.compose import price_cases
 from harness.pricing.roofline import RooflinePricer
 from harness.results.build import Answerer, priced_attempt, unpriced_attempt
 from harness.results.record import OpRow, Record, arrow_schema, column_names
-from harness.results.store import Attempt, latest_attempts, open_run, read_attempts, read_run
+from harness.results.store import (
+    Attempt,
+    LaterRelease,
+    is_run,
+    latest_attempts,
+    open_run,
+    read_attempts,
+    read_run,
+)
 from harness.spec.base import parse
 from harness.spec.expand import expand
 from harness.spec.study import Study, Suite
@@ -129,6 +137,152 @@ def test_a_damaged_line_is_named_and_the_others_are_read(run: Path) -> None:
     read = read_run(run)
     assert len(read.records) == 3
     assert "journal.jsonl:2: not a record" in read.damage[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("layers", "32", "layers is '32'"),
+        ("layers", True, "layers is 'True'"),
+        ("layers", 2**63, "layers is '9223372036854775808'"),
+        ("layers", None, "layers is 'None'"),
+        ("step_ms", "fast", "step_ms is 'fast'"),
+        ("step_ms", float("inf"), "step_ms is 'inf'"),
+        ("step_ms", float("nan"), "step_ms is 'nan'"),
+        ("step_ms", 10**400, "step_ms is '1000"),
+        ("attention_dp", 0, "attention_dp is '0'"),
+        ("flags", "noisy", "flags is 'noisy'"),
+        ("flags", [1], "flags are [1]"),
+        ("status", "fine", "status is 'fine', and not one of ok, unsupported, "),
+        ("provenance", "rumour", "provenance is 'rumour', and not one of measured, "),
+        ("attempt_id", "R", "attempt_id is 'R', and not run, dot and number"),
+        ("attempt_id", "R.one", "attempt_id is 'R.one', and not run, dot and number"),
+        ("attempt_id", "R.000009", "attempt_id is 'R.000009', and another in its ops"),
+        ("coordinates", "[]", "coordinates is '[]', and no JSON object"),
+        ("coordinates", '{"G": [8]}', "where each has to be a text or a number"),
+        ("case", "{", "Expecting property name"),
+        ("reason", "\ud800", "surrogates not allowed"),
+        ("colour", "red", "unexpected keyword argument 'colour'"),
+        ("schema_version", "2", "not supported between instances of 'str' and 'int'"),
+    ],
+)
+def test_a_line_has_a_value_of_its_type_in_every_column(column: str, value: Any, message: str) -> None:
+    data = json.loads(attempts()[0].to_line())
+    data["record"][column] = value
+    with pytest.raises(UnreadableInput) as caught:
+        Attempt.from_line(json.dumps(data), "j:1")
+    assert str(caught.value).startswith("j:1: not a record: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "[]", "null", "3", '{"record": 1, "ops": []}', "[" * 100_000, '{"record": {}, "ops": {}}', None]
+)
+def test_what_is_no_row_at_all_is_told_apart(line: str | None) -> None:
+    with pytest.raises(UnreadableInput, match="j:1: not"):
+        Attempt.from_line(line, "j:1")
+
+
+def test_sums_of_bytes_are_floats_in_the_journal(run: Path) -> None:
+    [record, *_] = records_of(run)
+    assert type(record["kv_bytes_per_gpu"]) is float
+    first = attempts()[0]
+    huge = Attempt(replace(first.record, hbm_bytes=2**53 + 1), first.ops)
+    with open_run(run, SUITE, [STUDY]) as folder:
+        folder.append([replace_id(huge, "R.000004")])
+    assert read_run(run).records["hbm_bytes"].iloc[4] == 2.0**53
+
+
+def spoil_line(run: Path, number: int, line: bytes) -> None:
+    journal = run / "journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")
+    lines[number - 1] = line
+    journal.write_bytes(b"\n".join(lines))
+
+
+def test_a_damaged_byte_costs_one_line(run: Path) -> None:
+    spoil_line(run, 2, b'{"record": "\xff"}')
+    read = read_run(run)
+    assert len(read.records) == 3
+    assert read.damage == (f"{run}/journal.jsonl:2: not UTF-8 text",)
+
+
+def test_damage_is_told_from_tables_too_and_after_a_move(run: Path) -> None:
+    spoil_line(run, 2, b"{}")
+    with open_run(run, SUITE, [STUDY]) as folder:
+        folder.append([replace_id(attempts()[1], "R.000001.2")])
+    moved = run.rename(run.with_name("moved"))
+    for _ in range(2):
+        read = read_run(moved)
+        assert len(read.records) == 4
+        assert read.damage == (f"{moved}/journal.jsonl:2: not a record: 'record'",)
+        (moved / "ops.parquet").unlink(missing_ok=True)  # the second time from the journal
+
+
+def test_much_damage_is_counted(run: Path) -> None:
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write("{}\n" * 50)
+    read = read_run(run)
+    assert len(read.damage) == 21
+    assert read.damage[-1] == f"{run}/journal.jsonl: 30 more lines cannot be read"
+
+
+def test_a_run_with_a_line_of_a_later_release_is_not_read_in_part(run: Path) -> None:
+    data = json.loads(attempts()[0].to_line())
+    data["record"]["schema_version"] = 99
+    spoil_line(run, 1, json.dumps(data).encode())
+    with pytest.raises(LaterRelease, match=r"journal\.jsonl:1: written by a later release"):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("journal.jsonl", None, "journal.jsonl: is missing"),
+        ("study.yaml", None, "study.yaml: no such file"),
+        ("study.yaml", "title: mine", "study.yaml: not the study of a run"),
+        ("study.yaml", "suite: {}\nstudies: ~", "study.yaml: not the study of a run"),
+        ("study.yaml", "suite: ~\nstudies: []", "study.yaml: suite: expected a mapping of fields, found nothing"),
+        ("study.yaml", "suite: {name: s, title: t, studies: [s]}\nstudies: [1]", "expected a mapping of fields"),
+        ("study.yaml", "[" * 1500, "nested too deeply"),
+    ],
+)
+def test_a_run_that_cannot_be_read_says_which_file(run: Path, name: str, content: str | None, message: str) -> None:
+    (run / name).unlink()
+    if content is not None:
+        (run / name).write_text(content)
+    with pytest.raises(UnreadableInput) as caught:
+        read_run(run)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "[" * 100_000, '{"a": NaN}', '{"a": 1e999}', '"\\ud800"', '{"a": "\\ud800"}']
+)
+def test_a_damaged_environment_is_an_empty_one(run: Path, content: str) -> None:
+    (run / "environment.json").write_text(content)
+    assert read_run(run).environment == {}
+
+
+@pytest.mark.parametrize("name", ["study.yaml", "environment.json", "records.parquet"])
+def test_files_of_somebody_else_make_no_run_and_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("title: mine")
+    assert not is_run(tmp_path)
+    with pytest.raises(UsageError, match=f"has a {name} that is of no run and would be overwritten; take another"):
+        open_run(tmp_path, SUITE, [STUDY]).__enter__()
+    assert (tmp_path / name).read_text() == "title: mine"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_study_put_into_a_run_is_not_overwritten_either(run: Path) -> None:
+    (run / "study.yaml").write_text("title: mine")
+    assert is_run(run)
+    with pytest.raises(UsageError, match=r"has a study\.yaml that is of no run"):
+        open_run(run, SUITE, [STUDY]).__enter__()
+    (run / "study.yaml").write_text("suite: [half a")  # what a crash may leave is written anew
+    with open_run(run, SUITE, [STUDY]):
+        pass
+    assert read_run(run).suite == SUITE
 
 
 def test_a_later_schema_is_refused_by_name() -> None:

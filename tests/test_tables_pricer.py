@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shapes import decode
 
 import harness
 from harness.cost.ops import (
@@ -22,6 +23,9 @@ from harness.cost.ops import (
     PrefillAttention,
 )
 from harness.errors import UsageError
+from harness.hardware import load_system
+from harness.pricing.compose import price_cases
+from harness.pricing.roofline import RooflinePricer
 from harness.pricing.tables import TablesPricer, tabled_systems, tables_available
 from harness.pricing.tables.availability import _python_remark
 
@@ -108,6 +112,19 @@ def test_every_system_answers(system):
         Moe(100, 4096, 14336, 2, 8, "bf16", 8, 1, "power_law_1.2"),
     ]
     assert [price.source for price in pricer.price(kernels)] == ["interpolated"] * 4
+
+
+@pytest.mark.tables
+@pytest.mark.parametrize(("system", "weights"), [("b200_sxm", "nvfp4"), ("b200_sxm", "fp8"), ("h200_sxm", "bf16")])
+def test_a_model_with_8_experts_has_a_price(system, weights):
+    """Mixtral 8x7B: its router has 8 columns, its experts have rows."""
+    shape = {"hidden": 4096, "ffn": 0, "vocab": 32000, "experts": {"count": 8, "top_k": 2, "inter": 14336}}
+    case = decode(batch=32, kvsl=4096, system=system, weights=weights, **shape)
+    [price] = price_cases([case], "model", TablesPricer(system), RooflinePricer(load_system(system)))
+    assert price.status == "ok"
+    router = next(one for one in price.ops if one.op.name == "layer.moe.router")
+    assert (router.op.kernel.n, router.price.source) == (8, "estimated")
+    assert {one.price.source for one in price.ops if one.op.category == "moe"} >= {"exact"}
 
 
 @pytest.mark.tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import PathType, echo_json, json_option
 from harness.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHA_DIGITS = 12
 
 store_option = click.option(
-    "--store", type=click.Path(path_type=Path, file_okay=False), required=True, envvar="TRTLLM_HARNESS_STORE",
+    "--store", type=PathType(folder=True), required=True, envvar="TRTLLM_HARNESS_STORE",
     show_envvar=True, metavar="DIR", help="Folder of engines, made if missing.",
 )  # fmt: skip
 
@@ -85,7 +85,7 @@ def list_engines(store: Path, as_json: bool) -> None:
 @click.argument("engine")
 @click.option(
     "--store",
-    type=click.Path(path_type=Path),
+    type=PathType(folder=True),
     envvar="TRTLLM_HARNESS_STORE",
     metavar="DIR",
     help="Where a key is looked up.",

@@ -13,13 +13,14 @@ from click.shell_completion import CompletionItem
 from harness import catalog
 from harness.errors import UsageError
 from harness.files import checked_path
-from harness.spec.bounds import MAX_SIZE, MAX_WAYS
+from harness.spec.bounds import MAX_HEADS, MAX_SIZE, MAX_WAYS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Sizes, and counts of heads, experts and ways, on a command line: as large as a study may have them.
 SIZE = click.IntRange(1, MAX_SIZE)
 SIZE_OR_ZERO = click.IntRange(0, MAX_SIZE)
+HEADS = click.IntRange(1, MAX_HEADS)
 WAYS = click.IntRange(1, MAX_WAYS)
 
 

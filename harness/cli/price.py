@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.cli.options import SIZE, SIZE_OR_ZERO, WAYS, Gpu, echo_json, json_option, pricing_options
+from harness.cli.options import HEADS, SIZE, SIZE_OR_ZERO, WAYS, Gpu, echo_json, json_option, pricing_options
 from harness.cli.price_case import case
 from harness.cost.intensity import decode_attention_intensity_kv_only, decode_attention_intensity_with_qo
 from harness.cost.ops import (
@@ -53,7 +53,7 @@ def _heads(function: F) -> F:
         ("--kv-heads", "KV heads on one rank."),
         ("--q-heads", "Query heads on one rank."),
     ):
-        function = click.option(name, type=WAYS, required=True, help=text)(function)
+        function = click.option(name, type=HEADS, required=True, help=text)(function)
     window = click.option("--window", type=SIZE_OR_ZERO, default=0, help="Sliding window in tokens, 0 for none.")
     return window(function)
 
@@ -144,8 +144,8 @@ def gemm(m: int, n: int, k: int, gemm_format: Any, **ask: Any) -> None:
 @click.option("--tokens", type=SIZE, required=True, help="Tokens of the whole EP group.")
 @click.option("--hidden", type=SIZE, required=True)
 @click.option("--inter", type=SIZE, required=True, help="Intermediate size of one expert.")
-@click.option("--topk", type=WAYS, required=True)
-@click.option("--experts", type=WAYS, required=True)
+@click.option("--topk", type=HEADS, required=True)
+@click.option("--experts", type=HEADS, required=True)
 @click.option("--ep", type=WAYS, default=1, show_default=True)
 @click.option("--tp", type=WAYS, default=1, show_default=True)
 @click.option("--format", "gemm_format", type=click.Choice(["bf16", "fp8", "fp8_block", "nvfp4"]), required=True)

@@ -52,6 +52,8 @@ def command(
     trtllm-harness run demo --out reports/demo
     trtllm-harness run a1d-group-size-decode --gpu b200_sxm -a G=8,16 --out reports/g
     """
+    if resume and replace:
+        raise click.UsageError("--resume completes the run in --out and --replace starts it anew; give one of them")
     suite, studies = load_suite(study, Overrides(axes, sets, systems))
     plan = make_plan(suite, studies, allow_large=yes, ignore_memory=ignore_memory)
     options = PriceOptions(on, allow_extrapolation, tables_as_is, helix_overlap, ignore_memory)  # type: ignore[arg-type]

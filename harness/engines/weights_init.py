@@ -23,8 +23,8 @@ from typing import Any
 
 from harness.engines.weights_layout import Config, Tensor
 
-#: Values of one piece; 4 MB while they are made.
-PIECE_VALUES = 1 << 20
+#: Values of one piece; 1 MB while they are made.
+PIECE_VALUES = 1 << 18
 _THREADS = 8
 
 BOUND_SIGMAS = 3.0

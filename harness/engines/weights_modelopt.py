@@ -8,6 +8,7 @@ Model Optimizer handles it as it does the whole model, so that names, scales and
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import logging
 import tempfile
@@ -70,13 +71,18 @@ def import_packages(formats: ModuleFormats) -> None:
 
     PuLP, which Model Optimizer imports, keeps a traceback of its import, and with it whatever those who asked for the
     import hold (pulp/apis, 3.3.2).
-    """
-    with quiet():
-        import transformers  # noqa: F401
 
-        if formats != ModuleFormats():
-            import modelopt.torch.export
-            import modelopt.torch.quantization  # noqa: F401
+    Raises MissingExtra where one of their own dependencies is not installed.
+    """
+    names = ["torch", "transformers"]
+    if formats != ModuleFormats():
+        names += ["modelopt.torch.quantization", "modelopt.torch.export"]
+    for name in names:
+        try:
+            with quiet():
+                importlib.import_module(name)
+        except ImportError as error:
+            raise MissingExtra("modelopt", "writing weights", f"{name} cannot be imported: {error}") from error
 
 
 def _check_modelopt(version: str, formats: ModuleFormats) -> None:
@@ -259,7 +265,11 @@ def quiet() -> Iterator[None]:
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),  # progress bars
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:

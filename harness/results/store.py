@@ -282,6 +282,7 @@ def read_environment(folder: Path) -> dict[str, Any]:
     """The environment of a run; empty where it is missing or damaged."""
     try:
         data = json.loads((folder / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+        json.dumps(data, allow_nan=False, ensure_ascii=False).encode()  # infinity and half characters are no JSON
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

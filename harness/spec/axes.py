@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from harness.errors import UsageError
 from harness.spec.base import kind_of
-from harness.spec.bounds import MAX_EXPONENT, MAX_POINTS, MAX_WAYS, checked_name
+from harness.spec.bounds import MAX_EXPONENT, MAX_HEADS, MAX_POINTS, checked_name
 
 Scalar = int | float | str | bool
 Hold = Literal["q_heads", "kv_heads", "heads", "width"]
@@ -176,6 +176,6 @@ def _is_count(value: object) -> bool:
 def _sizes(axis: str, base: Mapping[str, Any], *names: str) -> list[int]:
     """Sizes of a shape that nothing has validated yet: `set` and other axes may have put anything there."""
     for name in names:
-        if not _is_count(base[name]) or base[name] > MAX_WAYS:
-            raise UsageError(f"axis {axis}: {name} must be a whole number from 1 to {MAX_WAYS} (found {base[name]!r})")
+        if not _is_count(base[name]) or base[name] > MAX_HEADS:
+            raise UsageError(f"axis {axis}: {name} must be a whole number from 1 to {MAX_HEADS} (found {base[name]!r})")
     return [base[name] for name in names]

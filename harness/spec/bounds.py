@@ -15,8 +15,11 @@ from pydantic import AfterValidator, Field
 MAX_SIZE = 2**40
 MAX_EXPONENT = 40
 
-#: Heads, experts and ways of splitting.
-MAX_WAYS = 2**16
+#: Heads, values of a head, experts and their copies.
+MAX_HEADS = 2**16
+
+#: Ways of splitting a model over GPUs.
+MAX_WAYS = 4_096
 MAX_LAYERS = 10_000
 
 #: Chunks of one prefill; each has ops of its own in the journal.
@@ -29,6 +32,7 @@ MAX_NAME = 200
 
 Size = Annotated[int, Field(strict=True, gt=0, le=MAX_SIZE)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=MAX_SIZE)]
+Heads = Annotated[int, Field(strict=True, gt=0, le=MAX_HEADS)]
 Ways = Annotated[int, Field(strict=True, gt=0, le=MAX_WAYS)]
 Layers = Annotated[int, Field(strict=True, gt=0, le=MAX_LAYERS)]
 Flag = Annotated[bool, Field(strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from harness.spec.base import Spec
-from harness.spec.bounds import Flag, Ways
+from harness.spec.bounds import Flag, Heads, Layers, Ways
 
 
 class Parallelism(Spec):
@@ -24,9 +24,9 @@ class Parallelism(Spec):
     """Ways each expert is split; left out, tp·cp / ep."""
     attention_dp: Flag = False
     """Attention replicated per rank, each with its own sequences."""
-    slots: Ways | None = None
+    slots: Heads | None = None
     """Expert slots under EPLB, copies included; as many as experts moves them only. Left out, no EPLB."""
-    pp_partition: tuple[Ways, ...] | None = None
+    pp_partition: tuple[Layers, ...] | None = None
     """Layers of each pipeline stage; left out, as even as possible, the first stages one more."""
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.spec.base import AlsoOne, Spec
-from harness.spec.bounds import Flag, Layers, Name, Size, SizeOrZero, Ways
+from harness.spec.bounds import Flag, Heads, Layers, Name, Size, SizeOrZero
 
 #: Weight formats of a checkpoint. `fp8` has one fixed scale per tensor (NVIDIA Model Optimizer), `fp8_block` one per
 #: 128 x 128 block, `nvfp4` one FP8 scale per 16 values and one FP32 scale per tensor.
@@ -39,8 +39,8 @@ class Mla(Spec):
 class Experts(Spec):
     """The MoE part: `count` routed experts of which each token takes `top_k`."""
 
-    count: Ways
-    top_k: Ways
+    count: Heads
+    top_k: Heads
     inter: Size
     """Intermediate size of one expert."""
     shared_inter: SizeOrZero = 0
@@ -76,9 +76,9 @@ class Variant(Spec):
     name: Name = "variant"
     layers: Layers
     hidden: Size
-    q_heads: Ways
-    kv_heads: Ways
-    head_dim: Ways
+    q_heads: Heads
+    kv_heads: Heads
+    head_dim: Heads
     ffn: SizeOrZero
     vocab: Size
     attention: Annotated[

@@ -85,21 +85,19 @@ class PrefillAttentionPricer:
         alone = self._time(rows, kernel.batch, kernel.chunk)
         if isinstance(alone, Refused):
             return alone
-        note = f"ISL {length} ({whole.time_ms:.6g} ms) x {share:.4g}, its share of the query-key pairs"
-        if whole.note:
-            note = f"{note}; {whole.note}"
-        source = whole.source if whole.doublings else "formula"
-        time_ms = max(whole.time_ms * share, alone.time_ms)
+        lasts = [(whole.time_ms * share, ""), (alone.time_ms, f"no less than alone, {alone.time_ms:.4g} ms")]
         limit = self.rules.roofline(kernel)
-        if limit and limit.time_ms > time_ms:
-            time_ms = limit.time_ms
+        if limit:
             takes = (
                 f"to move {kernel.kv_bytes:.4g} bytes of KV beside the rest"
                 if limit.bound == "memory"
                 else "to compute"
             )
-            note = f"{note}; no less than its roofline, {time_ms:.4g} ms {takes}"
-        return Answer(time_ms, source, note, whole.doublings)
+            lasts.append((limit.time_ms, f"no less than its roofline, {limit.time_ms:.4g} ms {takes}"))
+        time_ms, least = max(lasts, key=lambda one: one[0])
+        told = f"ISL {length} ({whole.time_ms:.6g} ms) x {share:.4g}, its share of the query-key pairs"
+        note = "; ".join(part for part in (told, whole.note, least) if part)
+        return Answer(time_ms, whole.source if whole.doublings else "formula", note, whole.doublings)
 
     def _time(self, rows: Slice, batch: int, isl: int) -> Answer | Refused:
         curve = rows.curves.get(batch)
