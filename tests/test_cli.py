@@ -389,3 +389,22 @@ def test_a_replacement_that_fails_leaves_the_old_run(run: CommandLine, study: Pa
     assert "cannot be written" in done.stderr
     assert (out / "journal.jsonl").read_bytes() == before
     assert not (out / ".replacing").exists()
+
+
+def test_a_report_of_series_with_different_axes(run: CommandLine, study: Path, tmp_path: Path) -> None:
+    """A coordinate that only some rows have is no reason to lose the report."""
+    data = files.read_yaml(study)
+    assert isinstance(data, dict)
+    mixed = {
+        "axes": {},
+        "series": [{"name": "a", "axes": {"G": [4, 8]}}, {"name": "b", "axes": {"kv_format": ["bf16", "fp8"]}}],
+        "workloads": {"decode": {"batch": 1, "kvsl": [1024, 4096]}, "prefill": {"batch": 1, "isl": [512, 1024]}},
+        "plots": [
+            {"title": "over G", "x": "G", "lines": "kv_format", "panels": "system"},
+            {"title": "over KVSL", "x": "kvsl", "lines": "isl", "panels": "kv_format"},
+        ],
+    }
+    files.write_atomic(study, files.dump_yaml({**data, **mixed}))
+    outcome = run("run", study, "--on", "roofline", "--out", tmp_path / "out")
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "out" / "index.html").is_file()

@@ -245,7 +245,11 @@ def _inspect(path: Path, key: str, contents: bool) -> Inspection:
 def settings_are_whole(folder: Path) -> bool:
     """Whether the files of a settings folder are those that its name says."""
     try:
-        texts = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+        texts = {
+            path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
     except (OSError, UnicodeDecodeError):
         return False
     return bool(texts) and folder.name.endswith(f"-{_digest(texts)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from harness.report.glossary import short_name
@@ -50,15 +51,23 @@ def line_columns(frame: pd.DataFrame, plot: Plot) -> list[str]:
 
 
 def split(frame: pd.DataFrame, columns: list[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Parts of a frame by the values of `columns`, in order of appearance; the whole frame where there are none."""
+    """Parts of a frame by the values of `columns`, in order of appearance; the whole frame where there are none.
+
+    Where a row has no such coordinate (its series has other axes) the value is None, which unlike NaN equals itself.
+    """
     if not columns:
         return [((), frame)]
-    return list(frame.groupby(columns, sort=False, dropna=False))
+    parts = frame.groupby(columns, sort=False, dropna=False)
+    return [(tuple(None if _is_nan(value) else value for value in place), rows) for place, rows in parts]
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def line_label(columns: list[str], place: tuple[Any, ...]) -> str:
     """`batch 8, KVSL 32768`; the name of a series or a GPU stands alone."""
-    named = zip(columns, place, strict=True)
+    named = [(name, value) for name, value in zip(columns, place, strict=True) if value is not None]
     return ", ".join(str(value) if name in _PLACE else f"{short_name(name)} {text(value)}" for name, value in named)
 
 

@@ -57,7 +57,7 @@ def main(run_folder: Path, page: Path) -> None:
     """Fill the tables of `page` from a run."""
     run = read_run(run_folder)
     found = {study.name: judge(study, run.records, run.ops) for study in run.studies}
-    files.write_atomic(page, fill(page.read_text(), found.__getitem__))
+    files.write_atomic(page, fill(page.read_text(encoding="utf-8"), found.__getitem__))
 
 
 if __name__ == "__main__":
