@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
+
+# A slow machine is no failure. Under CI hypothesis has such a profile of its own, which is also derandomised.
+if "CI" not in os.environ:
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def _lacks_module(name: str) -> str | None:
