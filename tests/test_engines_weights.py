@@ -1,18 +1,21 @@
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import math
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from weights_engines import DENSE, MLA, MOE, Files, tensors_of
+from weights_engines import DENSE, MLA, MOE, Files, build, contents, tensors_of
 
 from harness.engines.module_formats import ModuleFormats
-from harness.engines.safetensors_shards import read_shard, write_shard
+from harness.engines.safetensors_shards import read_shard
 from harness.engines.weights import estimate
 from harness.engines.weights_build import calibration_tokens
 from harness.engines.weights_check import verify_weights
@@ -24,28 +27,17 @@ from harness.engines.weights_layout import (
     head_tensors,
     layer_tensors,
 )
-from harness.engines.weights_modelopt import quiet
+from harness.engines.weights_packages import quiet
 
 pytestmark = pytest.mark.modelopt
 
-Build = Callable[[Files], Path]
+Built = Callable[[Files], Path]
 TWO = {**DENSE, "layers": 2}
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Builds each engine once."""
-    built: dict[str, Path] = {}
-
-    def once(files: Files) -> Path:
-        key = hashlib.sha256(json.dumps([files.config, files.quant]).encode()).hexdigest()
-        if key not in built:
-            folder = files.put(tmp_path_factory.mktemp("engines") / "engine")
-            files.write(folder)
-            built[key] = folder
-        return built[key]
-
-    return once
+@pytest.fixture
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return lambda files: build(files, tmp_path_factory)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,9 +91,9 @@ def torch_bytes() -> Any:
 
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
-def test_a_dense_variant_is_the_documented_arithmetic_of_its_source(build: Build, head_dim: int, weights: str) -> None:
+def test_a_dense_variant_is_the_documented_arithmetic_of_its_source(built: Built, head_dim: int, weights: str) -> None:
     files = Files.of(DENSE, head_dim=head_dim, weights=weights, kv_format="fp8")
-    folder = build(files)
+    folder = built(files)
     assert verify_weights(folder) == []
     assert check_against_arithmetic(files, folder) == {weights: 4 * 7, "bf16": 4 * 2}
     layer = {
@@ -126,9 +118,9 @@ def test_a_dense_variant_is_the_documented_arithmetic_of_its_source(build: Build
 
 
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
-def test_experts_are_stored_one_by_one_and_their_router_in_bf16(build: Build, weights: str) -> None:
+def test_experts_are_stored_one_by_one_and_their_router_in_bf16(built: Built, weights: str) -> None:
     files = Files.of(MOE, weights=weights, kv_format="fp8")
-    folder = build(files)
+    folder = built(files)
     assert verify_weights(folder) == []
     # Attention 4, experts 8 · 3; norms 2, those of Q and K 2, router 1.
     assert check_against_arithmetic(files, folder) == {weights: 4 * (4 + 24), "bf16": 4 * 5}
@@ -153,8 +145,8 @@ def test_experts_are_stored_one_by_one_and_their_router_in_bf16(build: Build, we
     ],
     ids=["fp8_block", "ffn-only", "mixed", "kv-only", "tied-partial-blocks", "mixtral", "mla", "mla-nvfp4"],
 )
-def test_other_formats_and_architectures(build: Build, files: Files, counts: dict[str, int]) -> None:
-    folder = build(files)
+def test_other_formats_and_architectures(built: Built, files: Files, counts: dict[str, int]) -> None:
+    folder = built(files)
     assert verify_weights(folder) == []
     assert check_against_arithmetic(files, folder) == counts
 
@@ -171,9 +163,9 @@ def test_other_formats_and_architectures(build: Build, files: Files, counts: dic
     ids=["dense-nvfp4", "dense-fp8", "dense-nvfp4-kv", "moe-nvfp4", "moe-fp8"],
 )
 def test_layer_by_layer_is_byte_for_byte_the_export_of_the_whole_model(
-    build: Build, tmp_path: Path, files: Files, preset: str, kv: str
+    built: Built, tmp_path: Path, files: Files, preset: str, kv: str
 ) -> None:
-    folder = build(files)
+    folder = built(files)
     exported = export_whole_model(files, preset, kv, tmp_path)
     found = tensors_of(folder)
     assert found.keys() == exported.keys()
@@ -229,14 +221,10 @@ def killing_at(step: int) -> Callable[[int, int, str], None]:
     return progress
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
 @pytest.mark.parametrize("step", [1, 4, 6])
-def test_a_killed_build_goes_on_and_ends_the_same(build: Build, tmp_path: Path, step: int) -> None:
+def test_a_killed_build_goes_on_and_ends_the_same(built: Built, tmp_path: Path, step: int) -> None:
     files = Files.of(DENSE, weights="nvfp4", kv_format="fp8")
-    whole = build(files)
+    whole = built(files)
     folder = files.put(tmp_path / "engine")
     with pytest.raises(Killed):
         files.write(folder, progress=killing_at(step))
@@ -249,9 +237,33 @@ def test_a_killed_build_goes_on_and_ends_the_same(build: Build, tmp_path: Path, 
     assert contents(folder) == contents(whole)
 
 
-def test_what_is_damaged_or_has_other_inputs_is_written_again(build: Build, tmp_path: Path) -> None:
+KILLED = """
+import sys
+from pathlib import Path
+from weights_engines import Files, DENSE
+Files.of({**DENSE, "layers": 40}, weights="fp8").write(Path(sys.argv[1]))
+"""
+
+
+def test_a_process_killed_while_it_writes_leaves_what_the_next_goes_on_from(built: Built, tmp_path: Path) -> None:
+    files = Files.of({**DENSE, "layers": 40}, weights="fp8")
+    folder = files.put(tmp_path / "engine")
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, folder], env=os.environ | {"PYTHONPATH": "tests:."}
+    ) as process:
+        while len(list(folder.glob("model-*"))) < 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    told: list[int] = []
+    files.write(folder, progress=lambda *step: told.append(step[0]))
+    assert 2 < told[0] < 41
+    assert contents(folder) == contents(built(files))
+
+
+def test_what_is_damaged_or_has_other_inputs_is_written_again(built: Built, tmp_path: Path) -> None:
     files = Files.of(DENSE, weights="fp8", kv_format="fp8")
-    whole = build(files)
+    whole = built(files)
     folder = files.put(tmp_path / "engine")
     with pytest.raises(Killed):
         files.write(folder, progress=killing_at(4))
@@ -274,11 +286,11 @@ def test_what_is_damaged_or_has_other_inputs_is_written_again(build: Build, tmp_
     assert all(other[name] != same[name] for name in same if name.startswith("model-"))
 
 
-def test_the_number_of_threads_does_not_matter(build: Build, tmp_path: Path) -> None:
+def test_the_number_of_threads_does_not_matter(built: Built, tmp_path: Path) -> None:
     import torch
 
-    files = Files.of(MOE, weights="nvfp4", kv_format="fp8")
-    whole = build(files)
+    files = Files.of(DENSE, layers=1, hidden=1024, ffn=4096, weights="fp8", kv_format="fp8")
+    whole = built(files)
     torch.set_num_threads(3)
     try:
         folder = files.put(tmp_path / "engine")
@@ -299,11 +311,11 @@ def test_the_number_of_threads_does_not_matter(build: Build, tmp_path: Path) -> 
     ],
     ids=["dense", "tied", "qwen3-moe", "mixtral", "mla"],
 )
-def test_transformers_runs_the_bf16_twin_and_activations_stay_in_range(build: Build, files: Files) -> None:
+def test_transformers_runs_the_bf16_twin_and_activations_stay_in_range(built: Built, files: Files) -> None:
     import torch
     import transformers
 
-    folder = build(files)
+    folder = built(files)
     assert verify_weights(folder) == []
     with quiet():
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
@@ -329,9 +341,9 @@ def rms(values: Any) -> float:
     return math.sqrt(float(values.float().square().mean()))
 
 
-def test_estimates_are_what_is_written(build: Build) -> None:
+def test_estimates_are_what_is_written(built: Built) -> None:
     for files in (Files.of(DENSE, weights="nvfp4", kv_format="fp8"), Files.of(MOE, weights="fp8", kv_format="fp8")):
-        folder = build(files)
+        folder = built(files)
         plan = estimate(files.config, files.quant)
         shards = list(folder.glob("*.safetensors"))
         assert plan.steps == len(shards) == 6
@@ -347,103 +359,3 @@ def test_provenance_says_how_weights_were_made(tmp_path: Path) -> None:
     assert provenance["calibration"] == "2 sequences of 64 random tokens"
     assert len(provenance["hidden_rms"]) == 3
     assert all(0.9 < one < 1.5 for one in (*provenance["hidden_rms"], provenance["logits_rms"]))
-
-
-def damaged(source: Path, folder: Path, name: str, change: Callable[[bytearray], None] | None) -> list[str]:
-    """What is found wrong after the bytes of one tensor were changed, or it was left out."""
-    folder.mkdir()
-    for path in source.iterdir():
-        if path.is_file():
-            (folder / path.name).write_bytes(path.read_bytes())
-    for path in folder.glob("*.safetensors"):
-        found = read_shard(path)
-        if name in found:
-            pieces = {key: one.named(key, one.stored.shape) for key, one in found.items()}
-            content = {key: b"".join(one.chunks()) for key, one in found.items()}
-            if change is None:
-                del pieces[name]
-            else:
-                raw = bytearray(content[name])
-                change(raw)
-                content[name] = bytes(raw)
-            kept = {key: content[key] for key in pieces}
-            write_shard(path, [type(one)(one.stored, lambda raw=kept[key]: [raw]) for key, one in pieces.items()])
-    return verify_weights(folder)
-
-
-def put(text: str) -> Callable[[bytearray], None]:
-    def change(raw: bytearray) -> None:
-        raw[: len(bytes.fromhex(text))] = bytes.fromhex(text)
-
-    return change
-
-
-def fill(byte: int) -> Callable[[bytearray], None]:
-    def change(raw: bytearray) -> None:
-        raw[:] = bytes([byte]) * len(raw)
-
-    return change
-
-
-LAYER = "model.layers.2"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "problem"),
-    [
-        (f"{LAYER}.mlp.down_proj.input_scale", put("0000807f"), "is inf, and a scale is finite and positive"),
-        (f"{LAYER}.mlp.down_proj.input_scale", put("00000000"), "is 0, and a scale is finite and positive"),
-        (f"{LAYER}.self_attn.k_proj.k_scale", put("000080bf"), "is -1, and a scale is finite and positive"),
-        (f"{LAYER}.self_attn.v_proj.v_scale", put("0000c07f"), "is nan, and a scale is finite and positive"),
-        (f"{LAYER}.self_attn.k_proj.weight_scale_2", put("0000803f"), "differs between q_proj, k_proj, v_proj"),
-        (f"{LAYER}.mlp.up_proj.input_scale", put("0000803f"), "differs between gate_proj, up_proj"),
-        (f"{LAYER}.mlp.down_proj.weight_scale", put("00"), "has a block scale that is zero, negative or no number"),
-        (f"{LAYER}.mlp.down_proj.weight_scale", put("ff"), "has a block scale that is zero, negative or no number"),
-        (f"{LAYER}.mlp.down_proj.weight_scale", fill(0x38), "has no block scale of 448"),
-        (f"{LAYER}.self_attn.o_proj.weight", fill(0), "has one value throughout"),
-        (f"{LAYER}.input_layernorm.weight", put("807f"), "has a value that is infinite or no number"),
-        ("lm_head.weight", put("c0ff"), "has a value that is infinite or no number"),
-        ("model.embed_tokens.weight", fill(0), "has one value throughout"),
-        (f"{LAYER}.mlp.gate_proj.weight_scale_2", None, "is in none"),
-    ],
-)
-def test_every_damage_is_found(
-    build: Build, tmp_path: Path, name: str, change: Callable[[bytearray], None] | None, problem: str
-) -> None:
-    whole = build(Files.of(DENSE, weights="nvfp4", kv_format="fp8"))
-    found = damaged(whole, tmp_path / "engine", name, change)
-    assert len(found) == 1
-    assert problem in found[0]
-    assert name.rpartition(".")[2] in found[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "problem"),
-    [
-        (f"{LAYER}.self_attn.q_proj.weight", put("7f"), "has a value that is no number"),
-        (f"{LAYER}.self_attn.q_proj.weight", fill(0x10), "has no value of 448"),
-        (f"{LAYER}.self_attn.v_proj.weight_scale", put("0000803f"), "differs between q_proj, k_proj, v_proj"),
-    ],
-)
-def test_damage_to_fp8_is_found(
-    build: Build, tmp_path: Path, name: str, change: Callable[[bytearray], None], problem: str
-) -> None:
-    whole = build(Files.of(DENSE, weights="fp8", kv_format="fp8"))
-    assert any(problem in one for one in damaged(whole, tmp_path / "engine", name, change))
-
-
-def test_weights_that_are_not_what_the_configuration_says(build: Build, tmp_path: Path) -> None:
-    folder = tmp_path / "engine"
-    whole = build(Files.of(DENSE, weights="fp8", kv_format="fp8"))
-    Files.of(DENSE, weights={"attention": "fp8"}).put(folder)
-    for path in whole.glob("model*"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    found = verify_weights(folder)
-    want = "is F8_E4M3 [256, 128] instead of BF16 [256, 128], which the configuration says"
-    assert f"{LAYER}.mlp.gate_proj.weight: {want}" in found
-    assert f"{LAYER}.mlp.gate_proj.weight_scale: is no tensor of this model" in found
-    assert f"{LAYER}.self_attn.k_proj.k_scale: is no tensor of this model" in found
-    assert not any("q_proj" in one for one in found)
-
-    (folder / "model-00002-of-00006.safetensors").unlink()
-    assert verify_weights(folder) == [f"{folder / 'model-00002-of-00006.safetensors'}: is missing"]

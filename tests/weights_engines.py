@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.engines.hf_config import hf_config
 from harness.engines.quantization import quant_files
 from harness.engines.weights import write_weights
@@ -33,10 +35,10 @@ MLA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Files:
-    """The two files that weights are made from."""
+    """The two files that weights are made from, as text."""
 
-    config: dict[str, Any]
-    quant: dict[str, Any] | None
+    config_text: str
+    quant_text: str
 
     @classmethod
     def of(cls, shape: dict[str, Any], architecture: str | None = None, **changes: Any) -> Files:
@@ -46,18 +48,44 @@ class Files:
         config = dict(model.config)
         if quant.quantization_config is not None:
             config["quantization_config"] = quant.quantization_config
-        return cls(config, quant.hf_quant_config)
+        return cls(json.dumps(config), json.dumps(quant.hf_quant_config))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(json.loads(self.config_text))
+
+    @property
+    def quant(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = json.loads(self.quant_text)
+        return found
 
     def put(self, folder: Path) -> Path:
         """Write both into a new folder."""
         folder.mkdir()
-        (folder / "config.json").write_text(json.dumps(self.config))
+        (folder / "config.json").write_text(self.config_text)
         if self.quant is not None:
-            (folder / "hf_quant_config.json").write_text(json.dumps(self.quant))
+            (folder / "hf_quant_config.json").write_text(self.quant_text)
         return folder
 
     def write(self, folder: Path, seed: int = 7, **options: Any) -> dict[str, Any]:
         return write_weights(self.config, self.quant, folder, seed, **options)
+
+
+_BUILT: dict[Files, Path] = {}
+
+
+def build(files: Files, factory: pytest.TempPathFactory) -> Path:
+    """The folder of an engine with weights, made once a run; nobody writes into it."""
+    if files not in _BUILT:
+        folder = files.put(factory.mktemp("engines") / "engine")
+        files.write(folder)
+        _BUILT[files] = folder
+    return _BUILT[files]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What stands in a folder but for hidden files."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name[0] != "."}
 
 
 def tensors_of(folder: Path) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             text = file.read(length) if 2 <= length <= _LARGEST_HEADER else b""
-        head = json.loads(text) if len(text) == length else None
+        head = json.loads(text) if text and len(text) == length else None
     except FileNotFoundError as error:
         raise UnreadableInput(f"{path}: is missing") from error
     except (OSError, ValueError) as error:

@@ -19,14 +19,14 @@ from harness.engines.module_formats import ModuleFormats
 from harness.engines.safetensors_shards import INDEX_FILE
 from harness.engines.weights_build import STATE_VALUES, WeightsBuild
 from harness.engines.weights_layout import Config, Tensor, format_of, layer_tensors, stored_model, stored_tensors
-from harness.engines.weights_modelopt import check_packages, import_packages
+from harness.engines.weights_packages import check_packages, fitting_threads, import_packages
 
 #: Python with torch, transformers and Model Optimizer, and what it takes while a small layer is made: 0.75 GB measured.
-_BASE_MEMORY_BYTES = 1_000_000_000
+_BASE_MEMORY_BYTES = 900_000_000
 #: Memory in bytes for each value of a matrix while it is quantised, beside the matrix itself. NVFP4 has values in
 #: float32, codes and comparisons at once (modelopt/torch/quantization/qtensor/nvfp4_tensor.py, 0.47.0). Measured with
 #: torch 2.13.0 on matrices of 0.06e9 to 0.23e9 values: 2.8, 11.7 and 14.2.
-_WORK_BYTES = {"bf16": 0.0, "fp8": 4.0, "fp8_block": 13.0, "nvfp4": 14.5}
+_WORK_BYTES = {"bf16": 0.0, "fp8": 4.0, "fp8_block": 13.0, "nvfp4": 14.3}
 #: Of one tensor in a file's header and in the index, beside its name.
 _HEADER_BYTES = 160
 
@@ -92,11 +92,12 @@ def write_weights(
     import_packages(ModuleFormats.read(hf_quant_config))
     build = WeightsBuild(config, hf_quant_config, folder, seed)
     build.start(resume)
-    for step in range(build.finished, build.steps):
-        progress(step, build.steps, build.name_of(step))
-        build.write(step)
-    progress(build.steps, build.steps, INDEX_FILE)
-    return build.finish()
+    with fitting_threads(max(tensor.values for tensor in layer_tensors(config, config["num_hidden_layers"] - 1))):
+        for step in range(build.finished, build.steps):
+            progress(step, build.steps, build.name_of(step))
+            build.write(step)
+        progress(build.steps, build.steps, INDEX_FILE)
+        return build.finish()
 
 
 def _layer_memory(tensors: list[Tensor], formats: ModuleFormats) -> int:

@@ -30,7 +30,8 @@ from harness.engines.weights_layout import (
     layer_tensors,
     stored_model,
 )
-from harness.engines.weights_modelopt import Layer, as_bytes, check_packages, exported_pieces, tensor_piece
+from harness.engines.weights_modelopt import Layer, as_bytes, exported_pieces, tensor_piece
+from harness.engines.weights_packages import check_packages
 from harness.errors import EnvironmentUnfit, UnreadableInput
 from harness.files import read_json, write_atomic
 
@@ -129,7 +130,7 @@ class WeightsBuild:
         made = Layer(self.config, layer, values)
         if all(one.dtype == "BF16" for one in wanted):
             following = made.forward(self.hidden)
-            pieces = [tensor_piece(one.name, values[one.name], one.shape) for one in wanted]
+            pieces = [tensor_piece(one.name, values[one.name]) for one in wanted]
         else:
             values.clear()  # so that each is freed when it is quantised
             following = made.quantise(self.formats, self.hidden)
@@ -192,7 +193,7 @@ class WeightsBuild:
         import torch
 
         self.rms = [*self.rms[:step], _rms(torch.cat(self.hidden))]
-        batches = [tensor_piece(str(at), one, tuple(one.shape)) for at, one in enumerate(self.hidden)]
+        batches = [tensor_piece(str(at), one) for at, one in enumerate(self.hidden)]
         write_shard(self._state(step), batches, {"rms": json.dumps(self.rms)})
 
     def _load_state(self, step: int) -> bool:

@@ -7,13 +7,8 @@ Model Optimizer handles it as it does the whole model, so that names, scales and
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import io
-import logging
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +16,8 @@ from typing import Any
 from harness.engines.module_formats import ModuleFormats
 from harness.engines.safetensors_shards import Piece
 from harness.engines.weights_layout import Config, Stored, format_of, has_experts, layer_tensors
-from harness.errors import EnvironmentUnfit, MissingExtra
+from harness.engines.weights_packages import quiet, release_of
+from harness.errors import EnvironmentUnfit
 from harness.spec.variant import WeightFormat
 
 #: How Model Optimizer is told a format: `num_bits` (exponent, mantissa) and block sizes, from its FP8_DEFAULT_CFG,
@@ -35,72 +31,8 @@ _QUANTIZERS: dict[str, dict[str, Any]] = {
 #: Tokens that the layer's own embedding has; it is never used but by a pass that looks which modules share an input.
 _VOCAB = 8
 
-#: Releases that matter: 0.44 takes a list of settings instead of a dictionary, 0.45 packs NVFP4 without a GPU.
+#: Since this release Model Optimizer takes a list of settings instead of a dictionary.
 _LISTS_SINCE = (0, 44)
-_NVFP4_ON_CPU_SINCE = (0, 45)
-_OLDEST_MODELOPT = (0, 37)
-_OLDEST_TRANSFORMERS = (4, 57)
-
-_PACKAGES = ("numpy", "torch", "transformers")
-_MODELOPT_PACKAGES = ("nvidia-modelopt", "accelerate", "requests", "safetensors")
-
-
-def check_packages(formats: ModuleFormats, installed: Callable[[str], str] = metadata.version) -> dict[str, str]:
-    """Return package → version of those that decide the bytes of weights in these formats; nothing is imported.
-
-    `installed` returns the version of a package. Raises MissingExtra where one is not installed, EnvironmentUnfit where
-    its version cannot do it.
-    """
-    quantised = formats != ModuleFormats()
-    needed = _PACKAGES + _MODELOPT_PACKAGES if quantised else _PACKAGES
-    found = {}
-    for name in needed:
-        try:
-            found[name] = installed(name)
-        except metadata.PackageNotFoundError:
-            raise MissingExtra("modelopt", "writing weights", f"{name} is not installed") from None
-    if _release(found["transformers"]) < _OLDEST_TRANSFORMERS:
-        raise EnvironmentUnfit(f"transformers {found['transformers']} is too old to make weights with; 4.57 does it")
-    if quantised:
-        _check_modelopt(found["nvidia-modelopt"], formats)
-    return {name: version for name, version in found.items() if name in {*_PACKAGES, "nvidia-modelopt"}}
-
-
-def import_packages(formats: ModuleFormats) -> None:
-    """Import what makes weights in these formats, before anything large is in memory.
-
-    PuLP, which Model Optimizer imports, keeps a traceback of its import, and with it whatever those who asked for the
-    import hold (pulp/apis, 3.3.2).
-
-    Raises MissingExtra where one of their own dependencies is not installed.
-    """
-    names = ["torch", "transformers"]
-    if formats != ModuleFormats():
-        names += ["modelopt.torch.quantization", "modelopt.torch.export"]
-    for name in names:
-        try:
-            with quiet():
-                importlib.import_module(name)
-        except ImportError as error:
-            raise MissingExtra("modelopt", "writing weights", f"{name} cannot be imported: {error}") from error
-
-
-def _check_modelopt(version: str, formats: ModuleFormats) -> None:
-    release = _release(version)
-    if release < _OLDEST_MODELOPT:
-        raise EnvironmentUnfit(f"NVIDIA Model Optimizer {version} is too old to make weights with; 0.47 does it")
-    fp4 = "nvfp4" in {formats.weights, *(formats.layers or {}).values()}
-    if fp4 and release < _NVFP4_ON_CPU_SINCE:
-        raise EnvironmentUnfit(
-            f"NVIDIA Model Optimizer {version} packs NVFP4 on a GPU only, and weights are made on the CPU; install "
-            "nvidia-modelopt 0.45 or later (in another environment where this one pins it: an engine is a folder that "
-            "can be copied), or take --weights none"
-        )
-
-
-def _release(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
 
 
 def layer_config(config: Config, layer: int) -> dict[str, Any]:
@@ -187,20 +119,25 @@ class Layer:
         """`quant_cfg` of Model Optimizer: nothing but the quantisers named, in the shape that its release takes."""
         wanted: dict[str, dict[str, Any]] = {}
         for tensor in layer_tensors(self._config, self._layer):
-            weights, module = format_of(tensor, formats), _alone(tensor.module, self._layer)
+            weights = format_of(tensor, formats)
             if weights != "bf16":
+                module = _alone(tensor.module, self._layer)
                 wanted |= dict.fromkeys(_quantisers_of(module, weights), _QUANTIZERS[weights])
         if formats.kv != "bf16":
             wanted["*[kv]_bmm_quantizer"] = _QUANTIZERS[formats.kv]
-        if _release(metadata.version("nvidia-modelopt")) < _LISTS_SINCE:
+        if release_of(metadata.version("nvidia-modelopt")) < _LISTS_SINCE:
             return {"algorithm": "max", "quant_cfg": {"default": {"enable": False}} | _enabled(wanted)}
         entries = [{"quantizer_name": name, "cfg": cfg, "enable": True} for name, cfg in wanted.items()]
         return {"algorithm": "max", "quant_cfg": [{"quantizer_name": "*", "enable": False}, *entries]}
 
 
 def _quantisers_of(module: str, weights: WeightFormat) -> tuple[str, ...]:
-    """Names of a module's quantisers; inputs of block formats are quantised when they are used."""
-    names = (f"{module}.weight_quantizer", f"{module}.input_quantizer")
+    """Names of a module's quantisers; inputs of FP8 blocks are quantised when they are used.
+
+    Experts are named together, since transformers 5 has them in one module, and under one name in every architecture.
+    """
+    stem = "*.experts.*" if ".experts." in module else f"{module}."
+    names = (f"{stem}weight_quantizer*", f"{stem}input_quantizer*")
     return names[:1] if weights == "fp8_block" else names
 
 
@@ -213,27 +150,43 @@ def exported_pieces(layer: int, exported: Mapping[str, Any], wanted: list[Stored
 
     Raises EnvironmentUnfit where Model Optimizer wrote other tensors than those wanted.
     """
-    named = {f"model.layers.{layer}.{name.removeprefix('model.layers.0.')}": one for name, one in exported.items()}
-    renamed = {name: f"{name}_inv" for name in named if any(want.name == f"{name}_inv" for want in wanted)}
-    named = {renamed.get(name, name): one for name, one in named.items()}
-    pieces = [tensor_piece(want.name, named[want.name], want.shape) for want in wanted if want.name in named]
-    got = {piece.stored for piece in pieces}
-    wrong = [f"{want.name}, {want.dtype} {list(want.shape)}" for want in wanted if want not in got]
-    extra = named.keys() - {want.name for want in wanted}
-    wrong += [name for name in sorted(extra) if not name.endswith(("k_scale", "v_scale"))]
+    known = {want.name: want for want in wanted}
+    pieces, wrong = [], []
+    for name, value in exported.items():
+        whole = f"model.layers.{layer}.{name.removeprefix('model.layers.0.')}"
+        want = known.pop(whole, None) or known.pop(f"{whole}_inv", None)
+        if want is not None:
+            pieces.append(_piece_as(want, value))
+            if pieces[-1].stored != want:
+                wrong.append(f"{want.name} is {pieces[-1].stored[1:]}")
+        elif not whole.endswith(("k_scale", "v_scale")):  # MLA: see `stored_layer`
+            wrong.append(f"{whole} was not expected")
+    wrong += [f"{name} is missing" for name in known]
     if wrong:
+        made_by = f"{metadata.version('nvidia-modelopt')} with transformers {metadata.version('transformers')}"
         raise EnvironmentUnfit(
-            f"NVIDIA Model Optimizer {metadata.version('nvidia-modelopt')} exports layer {layer} differently from "
-            "0.47.0, which this harness knows. First differences: " + "; ".join(wrong[:3])
+            f"NVIDIA Model Optimizer {made_by} exports layer {layer} in a way that this harness does not know; 0.47.0 "
+            f"with transformers 4.57.3 is known. First differences: {'; '.join(wrong[:3])}"
         )
     return pieces
 
 
-def tensor_piece(name: str, value: Any, shape: tuple[int, ...]) -> Piece:
-    """A torch tensor to be written under a name; `shape` where it has the same values, else its own."""
-    own = tuple(value.shape)
-    fits = _plain(own) == _plain(shape)
-    return Piece(Stored(name, _dtype(value), shape if fits else own), lambda: [as_bytes(value)])
+def tensor_piece(name: str, value: Any) -> Piece:
+    """A torch tensor to be written under a name."""
+    return Piece(Stored(name, _dtype(value), tuple(value.shape)), lambda: [as_bytes(value)])
+
+
+def _piece_as(want: Stored, value: Any) -> Piece:
+    """The tensor in the shape wanted; scales of blocks are exported with dimensions of size 1, or without any.
+
+    transformers 5 has routers in float32, made from bf16.
+    """
+    import torch
+
+    if want.dtype == "BF16":
+        value = value.to(torch.bfloat16)
+    fits = [size for size in value.shape if size != 1] == [size for size in want.shape if size != 1]
+    return tensor_piece(want.name, value.reshape(want.shape) if fits else value)
 
 
 def as_bytes(value: Any) -> Any:
@@ -252,25 +205,3 @@ def _dtype(value: Any) -> str:
 def _alone(name: str, layer: int) -> str:
     """The name in a model of one layer."""
     return f"model.layers.0.{name.removeprefix(f'model.layers.{layer}.')}"
-
-
-def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Without dimensions of size 1."""
-    return tuple(size for size in shape if size != 1)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what the packages print, warn and log from the terminal; errors are raised as ever."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),  # progress bars
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
