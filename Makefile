@@ -1,6 +1,7 @@
 # Everything runs in .venv, which is made when it is missing and brought up to date when pyproject.toml changes.
 #   make demo     a comparison report in reports/demo, from a clean clone
 #   make test     the tests              make lint     style, types, layers
+#   make test-all also those that take long: every failure in every version of TensorRT-LLM
 #   make schemas  the JSON Schemas       make clean    removes what the others made
 #   make gallery  the demo's findings and picture in reports/gallery (needs Chromium)
 # `make test PYTHON=python3.12 VENV=.venv312` uses another interpreter; PYTEST_ARGS="-k price" passes options on.
@@ -16,14 +17,17 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python3
 	if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; \
 	then echo $$python; break; fi; done)
 
-.PHONY: demo test lint schemas gallery clean FORCE
+.PHONY: demo test test-all lint schemas gallery clean FORCE
 
 demo: $(VENV)/.with-tables
 	$(BIN)/trtllm-harness run demo --replace --out $(OUT)
 
 test: $(VENV)/.with-dev $(VENV)/.with-checkpoints
 	@five="$(abspath $(VENV)/transformers5/bin/python)"; if [ -x "$$five" ]; then export HARNESS_TRANSFORMERS5_PYTHON="$$five"; fi; \
-	set -x; $(BIN)/python -m pytest $(PYTEST_ARGS)
+	set -x; $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+test-all:
+	$(MAKE) test PYTEST_ARGS='-m "thorough or not thorough" $(PYTEST_ARGS)'
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check .

@@ -15,6 +15,9 @@ from harness.files import read_yaml
 
 GPUS_FILE = Path(__file__).parent / "data" / "gpus.yaml"
 
+#: The key that means the processor of the machine that runs a case. It is in no file: nothing is known beforehand.
+CPU = "cpu"
+
 #: The tensor-core rates that a system has or lacks.
 COMPUTE_FORMATS = ("tf32", "bf16", "fp8", "nvfp4", "int8")
 
@@ -124,8 +127,24 @@ def known_systems() -> tuple[str, ...]:
     return tuple(_systems())
 
 
+def is_gpu(key: str) -> bool:
+    """Whether a system key is to name a GPU, known or not, and not the processor of this machine (`cpu`)."""
+    return key != CPU
+
+
+def check_system(key: str) -> None:
+    """Raise UsageError, as `load_system` does, for a key that is neither `cpu` nor a known GPU."""
+    if is_gpu(key):
+        load_system(key)
+
+
 def load_system(key: str) -> System:
-    """Return a system by its key, such as `b200_sxm`. Raises UsageError that lists the known ones."""
+    """Return a GPU by its key, such as `b200_sxm`. Raises UsageError that lists the known ones; and for `cpu`."""
+    if not is_gpu(key):
+        raise UsageError(
+            f"{CPU} is the processor of the machine that runs a case: no peaks, prices or kernel tables of it are "
+            "known, so nothing but a backend can answer, for example --on torch"
+        )
     systems = _systems()
     if key in systems:
         return systems[key]

@@ -46,6 +46,7 @@ REQUIREMENTS: dict[str, Callable[[], str | None]] = {
     "browser": lambda: _lacks_command("chromium", "chromium-browser", "google-chrome"),
     "gpu": _lacks_gpu,
     "modelopt": lambda: _lacks_module("modelopt"),
+    "mpi": lambda: _lacks_command("mpirun"),
     "slurm": lambda: _lacks_command("sbatch"),
     "tables": lambda: _lacks_module("aiconfigurator_core"),
     "torch": lambda: _lacks_module("torch"),

@@ -58,8 +58,11 @@ def test_what_repeats_the_rest_is_the_same_case() -> None:
 
 
 def test_case_id_is_what_it_was() -> None:
-    """Identities join runs over years: this one may never change."""
+    """Identities join runs over years: these may never change."""
     assert decode().case_id == "6ef717e89725ba1b"
+    assert decode(weights="fp8").case_id == "d3f7c747112753b1"
+    assert decode(weights="nvfp4", kv_format="fp8").case_id == "024220603f27f441"
+    assert prefill(weights="fp8_block", attn_format="fp8", kv_format="fp8").case_id == "ddce05d687bd8693"
 
 
 def test_a_case_comes_back_from_its_json() -> None:

@@ -213,7 +213,7 @@ def test_completion_knows_commands_and_gpus() -> None:
         env={
             **os.environ,
             "_TRTLLM_HARNESS_COMPLETE": "bash_complete",
-            "COMP_WORDS": "trtllm-harness pr",
+            "COMP_WORDS": "trtllm-harness pri",
             "COMP_CWORD": "1",
         }
     )
@@ -246,7 +246,7 @@ def test_replace_never_throws_away_what_it_cannot_read(run: CommandLine, study: 
     run(*arguments)
     journal = out / "journal.jsonl"
     whole = journal.read_bytes()
-    later = whole.replace(b'"schema_version":2', b'"schema_version":99', 1)
+    later = whole.replace(b'"schema_version":3', b'"schema_version":99', 1)
     for content in (whole.replace(b'"modelled"', b'"mod\xffelled"', 1), b"{}\n" + whole, whole[:-10], later):
         journal.write_bytes(content)
         refused = run(*arguments, "--replace")

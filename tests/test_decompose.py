@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import decode, prefill
+from shapes import decode, over, prefill
 
 from harness.cost.decompose import decompose
 from harness.cost.ops import DecodeAttention, Gemm, Moe, PrefillAttention
@@ -36,9 +36,9 @@ def test_a_dense_decode_step() -> None:
     ]
     assert ops["layer.attn.qkv_proj"] == (32, Gemm(8, (32 + 2 * 8) * 128, 4096, "fp8_static"))
     assert ops["layer.attn.attention"] == (32, DecodeAttention(8, 4096, 32, 8, 128, "fp8"))
-    assert ops["layer.attn.o_proj"] == (32, Gemm(8, 4096, 4096, "fp8_static"))
+    assert ops["layer.attn.o_proj"] == (32, Gemm(8, 4096, 4096, "fp8_static", input_cast_fused=True))
     assert ops["layer.ffn.gate_up"] == (32, Gemm(8, 2 * 14336, 4096, "fp8_static"))
-    assert ops["layer.ffn.down"] == (32, Gemm(8, 4096, 14336, "fp8_static"))
+    assert ops["layer.ffn.down"] == (32, Gemm(8, 4096, 14336, "fp8_static", input_cast_fused=True))
     assert ops["lm_head"] == (1, Gemm(8, 128256, 4096, "bf16"))
 
 
@@ -91,10 +91,10 @@ def test_layers_without_attention_have_an_ffn() -> None:
 def test_mixture_of_experts() -> None:
     experts = {"count": 128, "top_k": 8, "inter": 1536, "shared_inter": 2048, "dense_layers": 2}
     ops = shapes_of(decode(experts=experts, weights="fp8"))
-    assert ops["layer.ffn.down"] == (2, Gemm(8, 4096, 14336, "fp8_static"))
+    assert ops["layer.ffn.down"] == (2, Gemm(8, 4096, 14336, "fp8_static", input_cast_fused=True))
     assert ops["layer.moe.router"] == (30, Gemm(8, 128, 4096, "bf16"))
     assert ops["layer.moe.experts"] == (30, Moe(8, 4096, 1536, 8, 128, "fp8_static"))
-    assert ops["layer.moe.shared.down"] == (30, Gemm(8, 4096, 2048, "fp8_static"))
+    assert ops["layer.moe.shared.down"] == (30, Gemm(8, 4096, 2048, "fp8_static", input_cast_fused=True))
 
 
 def test_mla_prefill_at_192_and_decode_in_the_latent() -> None:
@@ -103,6 +103,43 @@ def test_mla_prefill_at_192_and_decode_in_the_latent() -> None:
     assert context == (32, PrefillAttention(1, 1024, 0, 128, 128, 192, "bf16", "bf16", value_dim=128))
     step = shapes_of(decode(**shape))["layer.attn_mla.attention"]
     assert step == (32, DecodeAttention(8, 4096, 128, 1, 576, "bf16", value_dim=512, latent=True))
+
+
+def without_cast(case: Case) -> set[str]:
+    return {op.name for op in decompose(case) if isinstance(op.kernel, Gemm) and op.kernel.input_cast_fused}
+
+
+def test_who_writes_fp8_for_the_next_gemm() -> None:
+    """Attention on a quantised cache and SwiGLU do; bf16 caches, Helix's merge, MLA and plain activations do not."""
+    shape = {"weights": "fp8", "kv_format": "fp8"}
+    o_proj, down = "layer.attn.o_proj", "layer.ffn.down"
+    for ask in (decode, prefill):
+        assert without_cast(ask(**shape)) == {o_proj, down}
+        assert without_cast(ask(weights="fp8")) == {down}
+        assert without_cast(ask(**shape, gated_ffn=False)) == {o_proj}
+        assert without_cast(ask(**shape, attention="mla", mla={})) == {down}
+        for other in ("bf16", "fp8_block", "nvfp4"):
+            assert without_cast(ask(weights=other, kv_format="fp8")) == set()
+    assert without_cast(over(decode(**shape), cp=2)) == {down}
+    assert without_cast(over(decode(**shape), tp=2)) == {o_proj, down}
+    experts = {"count": 128, "top_k": 8, "inter": 1536, "shared_inter": 2048}
+    assert without_cast(decode(**shape, ffn=0, experts=experts)) == {o_proj, "layer.moe.shared.down"}
+
+
+def test_in_an_fp32_model_all_is_fp32() -> None:
+    """Norms, activation, router and head: twice the bytes of bf16 in every op."""
+    fp32 = {"weights": "fp32", "kv_format": "fp32", "attn_format": "fp32"}
+    for moe in ({}, {"ffn": 0, "experts": {"count": 128, "top_k": 8, "inter": 1536}}):
+        for ask in (decode, prefill):
+            pairs = list(zip(decompose(ask(**moe)), decompose(ask(**moe, **fp32)), strict=True))
+            assert all(wide.hbm_bytes == 2 * narrow.hbm_bytes for narrow, wide in pairs)
+            assert all((wide.name, wide.flops) == (narrow.name, narrow.flops) for narrow, wide in pairs)
+
+
+@pytest.mark.parametrize("split", [{"tp": 2}, {"pp": 2}])
+def test_exchanges_of_fp32_are_not_costed(split: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="an fp32 model is costed on one rank only"):
+        decompose(over(decode(weights="fp32"), **split))
 
 
 def test_names_are_unique_within_a_pass() -> None:

@@ -79,10 +79,10 @@ def test_a_dense_decode_step_over_eight_ranks() -> None:
     ]
     assert ops["layer.attn.qkv_proj"] == (80, Gemm(8, (8 + 2 * 1) * 128, 8192, "fp8_static"))
     assert ops["layer.attn.attention"] == (80, DecodeAttention(8, 4096, 8, 1, 128, "fp8"))
-    assert ops["layer.attn.o_proj"] == (80, Gemm(8, 8192, 8 * 128, "fp8_static"))
+    assert ops["layer.attn.o_proj"] == (80, Gemm(8, 8192, 8 * 128, "fp8_static", input_cast_fused=True))
     assert ops["layer.attn.all_reduce"] == ops["layer.ffn.all_reduce"] == (80, AllReduce(8 * 8192, 8))
     assert ops["layer.ffn.gate_up"] == (80, Gemm(8, 2 * 3584, 8192, "fp8_static"))
-    assert ops["layer.ffn.down"] == (80, Gemm(8, 8192, 3584, "fp8_static"))
+    assert ops["layer.ffn.down"] == (80, Gemm(8, 8192, 3584, "fp8_static", input_cast_fused=True))
     assert ops["lm_head"] == (1, Gemm(8, 16032, 8192, "bf16"))
     assert ops["lm_head.all_gather"] == (1, AllGather(8 * 128256, 8))
 

@@ -216,6 +216,14 @@ def test_a_quantised_lm_head_is_refused() -> None:
         files_of(variant(weights={"lm_head": "fp8"}))
 
 
+@pytest.mark.parametrize("change", [{"weights": "fp32"}, {"kv_format": "fp32"}, {"attn_format": "fp32"}])
+def test_fp32_is_refused(change: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="no architecture can be it: fp32 is for CPUs"):
+        hf_config(variant(**SMALL, **change))
+    with pytest.raises(UsageError, match="fp32 is for CPUs, and no engine of TensorRT-LLM holds it"):
+        quant_files(variant(**SMALL, **change), "LlamaForCausalLM")
+
+
 # Foreign models.
 
 

@@ -624,6 +624,8 @@ def test_room_is_looked_for_before_anything_is_written(store):
     huge = with_weights(spec(), write_shards, disk_bytes=10**18)
     with pytest.raises(EnvironmentUnfit, match=r"2 engines need 1000000000\.0 GB of disk and [0-9.]+ GB are free"):
         check_space(store, [spec(), huge])
+    with pytest.raises(EnvironmentUnfit, match="1 engine needs 1000000000"):
+        check_space(store, [huge])
     assert not store.root.exists()
 
 

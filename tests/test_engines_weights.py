@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from weights_engines import DENSE, MLA, MOE, Files, build, contents, tensors_of
 
+from harness.engines import weights_slices
 from harness.engines.module_formats import ModuleFormats
 from harness.engines.safetensors_shards import read_shard
 from harness.engines.weights import estimate
@@ -89,7 +90,7 @@ def torch_bytes() -> Any:
     return importlib.import_module("torch").uint8
 
 
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("head_dim", [64, pytest.param(128, marks=pytest.mark.thorough), 256])
 @pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
 def test_a_dense_variant_is_the_documented_arithmetic_of_its_source(built: Built, head_dim: int, weights: str) -> None:
     files = Files.of(DENSE, head_dim=head_dim, weights=weights, kv_format="fp8")
@@ -233,7 +234,7 @@ def test_a_killed_build_goes_on_and_ends_the_same(built: Built, tmp_path: Path, 
     (folder / ".0123456789abcdef.tmp").write_bytes(b"half a shard")
     told: list[int] = []
     files.write(folder, progress=lambda *step: told.append(step[0]))
-    assert told == list(range(step, 7))
+    assert told == list(range(step, 8))
     assert contents(folder) == contents(whole)
 
 
@@ -241,12 +242,13 @@ KILLED = """
 import sys
 from pathlib import Path
 from weights_engines import Files, DENSE
-Files.of({**DENSE, "layers": 40}, weights="fp8").write(Path(sys.argv[1]))
+Files.of({**DENSE, "layers": 20}, weights="fp8").write(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.thorough
 def test_a_process_killed_while_it_writes_leaves_what_the_next_goes_on_from(built: Built, tmp_path: Path) -> None:
-    files = Files.of({**DENSE, "layers": 40}, weights="fp8")
+    files = Files.of({**DENSE, "layers": 20}, weights="fp8")
     folder = files.put(tmp_path / "engine")
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, folder], env=os.environ | {"PYTHONPATH": "tests:."}
@@ -257,7 +259,7 @@ def test_a_process_killed_while_it_writes_leaves_what_the_next_goes_on_from(buil
         process.kill()
     told: list[int] = []
     files.write(folder, progress=lambda *step: told.append(step[0]))
-    assert 2 < told[0] < 41
+    assert 2 < told[0] < 21
     assert contents(folder) == contents(built(files))
 
 
@@ -267,23 +269,48 @@ def test_what_is_damaged_or_has_other_inputs_is_written_again(built: Built, tmp_
     folder = files.put(tmp_path / "engine")
     with pytest.raises(Killed):
         files.write(folder, progress=killing_at(4))
-    shard = folder / "model-00003-of-00006.safetensors"
+    shard = folder / "model-00003-of-00007.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1])
     told: list[int] = []
     provenance = files.write(folder, progress=lambda *step: told.append(step[0]))
     # The third file is layer 2, whose hidden states are kept no more than those before it, so that layers begin anew.
-    assert told == [1, 2, 3, 4, 5, 6]
+    assert told == [1, 2, 3, 4, 5, 6, 7]
     assert contents(folder) == contents(whole)
     assert len(provenance["hidden_rms"]) == 5
 
     told.clear()
     assert files.write(folder, progress=lambda *step: told.append(step[0])) == provenance
-    assert told == [6]
+    assert told == [7]
     files.write(folder, seed=8, progress=lambda *step: told.append(step[0]))
-    assert told == [6, 0, 1, 2, 3, 4, 5, 6]
+    assert told == [7, 0, 1, 2, 3, 4, 5, 6, 7]
     assert contents(folder).keys() == contents(whole).keys()
     other, same = contents(folder), contents(whole)
     assert all(other[name] != same[name] for name in same if name.startswith("model-"))
+
+
+@pytest.mark.parametrize("weights", ["nvfp4", "fp8_block"])
+def test_matrices_packed_in_slices_are_the_same_bytes(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str
+) -> None:
+    files = Files.of(DENSE, layers=1, hidden=256, ffn=640, weights=weights)
+    whole = built(files)
+    monkeypatch.setattr(weights_slices, "SLICE_VALUES", 1000)
+    asked: list[int] = []
+    once = weights_slices.pack
+
+    def spy(pack: Callable[..., Any], weight: Any, *others: Any) -> Any:
+        def counted(part: Any, *rest: Any) -> Any:
+            asked.append(part.shape[0])
+            return pack(part, *rest)
+
+        return once(counted, weight, *others)
+
+    monkeypatch.setattr(weights_slices, "pack", spy)
+    folder = files.put(tmp_path / "engine")
+    files.write(folder)
+    assert sum(asked) == 1024 + 128 + 128 + 256 + 640 + 640 + 256  # every row of every matrix once
+    assert max(asked) < 640
+    assert contents(folder) == contents(whole)
 
 
 def test_the_number_of_threads_does_not_matter(built: Built, tmp_path: Path) -> None:
@@ -346,7 +373,7 @@ def test_estimates_are_what_is_written(built: Built) -> None:
         folder = built(files)
         plan = estimate(files.config, files.quant)
         shards = list(folder.glob("*.safetensors"))
-        assert plan.steps == len(shards) == 6
+        assert plan.steps == len(shards) == 7
         assert plan.weight_bytes == sum(one.stored.bytes for path in shards for one in read_shard(path).values())
         written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         assert plan.weight_bytes < written < plan.disk_bytes < plan.weight_bytes + 2e9

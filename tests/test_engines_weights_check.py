@@ -104,5 +104,5 @@ def test_weights_that_are_not_what_the_configuration_says(
     assert f"{LAYER}.self_attn.k_proj.k_scale: is no tensor of this model" in found
     assert not any("q_proj" in one for one in found)
 
-    (folder / "model-00002-of-00006.safetensors").unlink()
-    assert verify_weights(folder) == [f"{folder / 'model-00002-of-00006.safetensors'}: is missing"]
+    (folder / "model-00002-of-00007.safetensors").unlink()
+    assert verify_weights(folder) == [f"{folder / 'model-00002-of-00007.safetensors'}: is missing"]

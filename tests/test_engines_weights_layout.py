@@ -12,6 +12,7 @@ from harness.engines.weights import estimate
 from harness.engines.weights_layout import (
     Stored,
     Tensor,
+    cache_scales,
     embedding_tensors,
     format_of,
     fused_modules,
@@ -35,6 +36,8 @@ LLAMA_70B: dict[str, Any] = {
     "vocab": 128256,
 }
 LLAMA_405B: dict[str, Any] = {**LLAMA_70B, "layers": 126, "hidden": 16384, "q_heads": 128, "ffn": 53248}
+#: Matrices of 8.6e9 values, ten times those of any model.
+WIDE: dict[str, Any] = {**LLAMA_70B, "layers": 2, "hidden": 65536, "q_heads": 512, "ffn": 131072, "vocab": 1024}
 LLAMA_8B: dict[str, Any] = {**LLAMA_70B, "layers": 32, "hidden": 4096, "q_heads": 32, "ffn": 14336}
 QWEN_235B: dict[str, Any] = {
     **LLAMA_70B,
@@ -153,9 +156,22 @@ def test_what_is_stored_of_one_layer_in_a_mixed_model() -> None:
         Stored(f"{prefix}.mlp.down_proj.weight_scale", "F8_E4M3", (8192, 1792)),
         Stored(f"{prefix}.mlp.down_proj.weight_scale_2", "F32", ()),
         Stored(f"{prefix}.mlp.down_proj.input_scale", "F32", ()),
+    ]
+    assert cache_scales(config, formats, 5) == [
         Stored(f"{prefix}.self_attn.k_proj.k_scale", "F32", ()),
         Stored(f"{prefix}.self_attn.v_proj.v_scale", "F32", ()),
     ]
+
+
+def test_scales_of_the_cache_are_a_file_of_their_own_so_that_all_others_are_alike() -> None:
+    plain, fp8, nvfp4 = (
+        stored_model(*formats_of(LLAMA_8B, weights="fp8", kv_format=kv)[:2]) for kv in ("bf16", "fp8", "nvfp4")
+    )
+    assert [len(plain), len(fp8)] == [34, 35]
+    assert fp8[:34] == plain
+    assert fp8 == nvfp4
+    assert len(fp8[34]) == 2 * 32
+    assert fp8[34][2] == Stored("model.layers.1.self_attn.k_proj.k_scale", "F32", ())
 
 
 def test_fp8_blocks_at_the_edge_are_partial_and_latents_have_no_cache_scales() -> None:
@@ -165,6 +181,8 @@ def test_fp8_blocks_at_the_edge_are_partial_and_latents_have_no_cache_scales() -
     assert stored[f"{attention}.kv_a_proj_with_mqa.weight_scale_inv"].shape == (5, 56)  # 576 rows
     assert stored[f"{attention}.kv_b_proj.weight"].dtype == "BF16"
     assert not any(name.endswith(("k_scale", "v_scale")) for name in stored)
+    assert cache_scales(config, formats, 3) == []
+    assert len(stored_model(config, formats)) == 61 + 2
 
 
 def test_nvfp4_needs_whole_groups_of_sixteen() -> None:
@@ -197,7 +215,7 @@ def test_modules_that_are_read_as_one() -> None:
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "fp8_block", "nvfp4"])
-@pytest.mark.parametrize("shape", [LLAMA_8B, LLAMA_70B, LLAMA_405B, QWEN_235B, DEEPSEEK_V3])
+@pytest.mark.parametrize("shape", [LLAMA_8B, LLAMA_70B, LLAMA_405B, WIDE, QWEN_235B, DEEPSEEK_V3])
 def test_estimates_are_within_two_layers_the_largest_tensor_and_two_gb(shape: dict[str, Any], weights: str) -> None:
     variant = Variant(**{**shape, "weights": weights})
     model = hf_config(variant)

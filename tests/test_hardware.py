@@ -5,7 +5,17 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import UnreadableInput, UsageError
-from harness.hardware import GPUS_FILE, System, known_systems, load_system, match_device_name, read_systems
+from harness.hardware import (
+    CPU,
+    GPUS_FILE,
+    System,
+    check_system,
+    is_gpu,
+    known_systems,
+    load_system,
+    match_device_name,
+    read_systems,
+)
 
 KEYS = (
     "a100_sxm",
@@ -265,6 +275,16 @@ def test_a_gpu_like_no_other_gets_no_guess(typed):
 def test_a_device_name_counts_as_a_whole(name, key):
     system = match_device_name(name)
     assert (system and system.key) == key
+
+
+def test_the_processor_of_this_machine_is_a_key_without_facts():
+    assert not is_gpu(CPU)
+    assert is_gpu("b200_sxm")
+    check_system("cpu")
+    with pytest.raises(UsageError, match=r"^cpu is the processor of the machine that runs a case: .* --on torch$"):
+        load_system("cpu")
+    with pytest.raises(UsageError, match="unknown GPU 'cpu0'"):
+        check_system("cpu0")
 
 
 def test_a_system_cannot_be_changed():

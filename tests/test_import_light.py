@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from harness.cli.main import COMMANDS
+
 HEAVY = (
     "aiconfigurator_core",
     "jinja2",
@@ -37,7 +39,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
-@pytest.mark.parametrize("command", ["variants", "systems", "lint", "plan", "price", "run", "report", "doctor"])
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_the_help_of_a_command_needs_no_data_science(command: str) -> None:
     heavy = [name for name in HEAVY if name != "pydantic"]
     script = SCRIPT.format(arguments=[command, "--help"], heavy=heavy)

@@ -13,7 +13,7 @@ from shapes import decode, variant
 from harness.cost.remedies import rejection
 from harness.errors import UsageError
 from harness.hardware import known_systems, load_system
-from harness.lint import Finding, Settings, Target, lint, lint_case, verdict
+from harness.lint import Finding, Settings, Target, lint, lint_case, target_of, verdict
 from harness.lint.facts import rulebook
 from harness.lint.registry import CHECKS, rule
 from harness.spec.parallelism import Parallelism
@@ -111,6 +111,11 @@ EXAMPLES = {
     "fp8-block-gpu": Example(
         {"weights": "fp8_block", "gpu": "b200_sxm", "version": "0.21.0rc2"}, {"version": "1.2.1"},
         "fp8_block", "sm 90; b200_sxm is sm 100", "fp8 blockscale gemm only support Hopper", "weights nvfp4, fp8, bf16",
+    ),
+    "fp32-gpu": Example(
+        {"attn_format": "fp32", "kv_format": "fp32"}, {"attn_format": "bf16", "kv_format": "bf16"},
+        "fp32", "bf16 or narrower on a GPU", "none of its kernels was timed in it",
+        "kv_format bf16, attn_format bf16, or system cpu",
     ),
     "kv-format-gpu": Example(
         {"kv_format": "nvfp4", "attn_format": "fp8", "weights": "fp8", "gpu": "rtx_pro_6000_server"},
@@ -485,3 +490,21 @@ def test_a_tp_that_is_said_to_work_does(shape: dict[str, Any], question: dict[st
                     finding,
                     tp,
                 )
+
+
+def test_all_that_is_fp32_is_one_finding_on_every_gpu() -> None:
+    formats = {"weights": "fp32", "kv_format": "fp32", "attn_format": "fp32"}
+    [b200], [h200] = (ask(gpu=gpu, **formats) for gpu in ("b200_sxm", "h200_sxm"))
+    assert b200 == h200
+    assert b200.field == "attn_format, kv_format, weights.attention, weights.ffn, weights.lm_head"
+    assert b200.works == "weights bf16, kv_format bf16, attn_format bf16, or system cpu with a backend"
+    [experts] = ask(**formats, experts={"count": 8, "top_k": 2, "inter": 1536})
+    assert experts.rule == "fp32-gpu"
+
+
+def test_of_a_cpu_only_what_is_impossible_everywhere_is_asked() -> None:
+    """192 is a head size without kernels on GPUs, 6 KV heads cannot serve 32 query heads, 14340 / 8 is not whole."""
+    shape = variant(kv_heads=6, head_dim=192, weights="nvfp4", ffn=14340)
+    findings = lint(shape, Parallelism(tp=8), target_of("cpu"), workload=Decode(phase="decode", batch=1, kvsl=64))
+    assert {finding.rule for finding in findings} == {"q-heads-per-kv-head", "kv-heads-split", "dimension-split"}
+    assert lint_case(decode(system="cpu", weights="fp32", kv_format="fp32", head_dim=192)) == []

@@ -280,3 +280,39 @@ def test_a_latent_variant_says_so(run: CommandLine, tmp_path: Path) -> None:
     # (512 + 64) values · 2 bytes · 32 layers
     assert (data["class"], data["kv_bytes_per_token"]) == ("dense, mla", 36_864)
     assert run("variants", "show", path, "--set", "headd=1").code == 2
+
+
+def test_a_cpu_is_judged_by_shape_alone(run: CommandLine) -> None:
+    outcome = run("lint", "cpu-dense", "--gpu", "cpu")
+
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "cpu-dense",
+        "1 variant on cpu, shapes and splits alone: 1 ok, 0 with warnings, 0 with errors",
+    ]
+    assert run("lint", "cpu-dense", "--gpu", "cpu", "--set", "kv_heads=3").code == 2
+    on_gpu = run("lint", "cpu-smoke", "--gpu", "h200_sxm")
+    assert on_gpu.code == 2
+    assert on_gpu.out.count("fp32-gpu") == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["price", "gemm", "--gpu=cpu", "--m=1", "--n=8", "--k=8", "--format=bf16"], "but a backend can answer"),
+        (["run", "cpu-smoke", "--on", "roofline", "--out", "run"], "nothing but a backend can answer"),
+        (["systems", "show", "cpu"], "cpu is the processor of the machine that runs a case"),
+        (["build", "cpu-smoke", "--store", "store"], "cpu: engines are TensorRT-LLM's, which runs on GPUs only"),
+        (["build", "cpu-dense", "--gpu", "cpu", "--store", "store"], "TensorRT-LLM's, which runs on GPUs only"),
+        (["build", "cpu-dense", "--gpu", "h200_sxm", "--store", "store"], "fp32-gpu: "),
+    ],
+)
+def test_what_a_cpu_or_fp32_cannot_is_told_in_one_line(
+    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = run(*command)
+    assert (outcome.code, outcome.out) == (2, "")
+    [line] = outcome.err.splitlines()
+    assert says in line
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from shapes import decode, prefill, variant
 from harness.cost.kv_cache import kv_bytes_per_block, kv_bytes_per_token
 from harness.cost.memory import GIB, MemoryRules, activation_bytes, fits, memory_rules, read_memory_rules
 from harness.cost.parameters import parameter_count
-from harness.cost.remedies import rejection, remedies
+from harness.cost.remedies import Remedies, rejection, remedies
 from harness.cost.weights import rank_weights, replicated_weight_bytes, stage_weights
 from harness.errors import UnreadableInput
 from harness.hardware import load_system
@@ -54,6 +54,13 @@ def moe_235b(weights: str) -> Variant:
 def test_in_bf16_every_parameter_takes_two_bytes(name: str) -> None:
     shape = load_variant(name, ["weights=bf16"])
     assert rank_weights(shape, Parallelism()).total_bytes == 2 * parameter_count(shape)
+
+
+@pytest.mark.parametrize("name", ["cpu-dense", "cpu-moe"])
+def test_in_fp32_every_parameter_takes_four(name: str) -> None:
+    """Router, norms and embedding too: nothing of such a model is quantised."""
+    shape = load_variant(name)
+    assert rank_weights(shape, Parallelism()).total_bytes == 4 * parameter_count(shape)
 
 
 def test_a_235b_class_in_nvfp4_on_eight_ranks() -> None:
@@ -269,6 +276,12 @@ def test_the_widest_kv_format_that_fits_is_named() -> None:
     assert remedies(decode(batch=2000, kvsl=1024), B200, BARE).kv_format == "nvfp4"
     assert remedies(decode(batch=3000, kvsl=1024), B200, BARE).kv_format is None
     assert remedies(decode(batch=1000, kvsl=1024), H100, BARE).kv_format is None
+
+
+def test_no_kv_format_is_a_remedy_for_fp32() -> None:
+    """Lint says what is: all of it in bf16."""
+    case = decode(batch=4096, kvsl=32768, weights="fp32", kv_format="fp32", attn_format="fp32")
+    assert remedies(case, load_system("h200_sxm")) == Remedies(kv_format=None, parallelism=None)
 
 
 def test_the_fewest_gpus_that_fit_are_named() -> None:

@@ -36,6 +36,21 @@ def test_dynamic_fp8_reads_bf16_and_static_fp8_reads_fp8() -> None:
     assert Gemm(8, 256, 512, "fp8").activation_bytes - Gemm(8, 256, 512, "fp8_static").activation_bytes == 8 * 512
 
 
+def test_fp32_takes_and_gives_four_bytes_a_value() -> None:
+    gemm = Gemm(8, 6144, 4096, "fp32")
+    assert (gemm.weight_bytes, gemm.activation_bytes) == (2 * GEMM.weight_bytes, 2 * GEMM.activation_bytes)
+    assert gemm.compute_format == "fp32"
+    absorbed = BatchedGemm(128, 64, 512, 128, "fp32")
+    assert hbm_bytes(absorbed) == 4 * 128 * (512 * 128 + 64 * (512 + 128))
+    prefill, decode = replace(PREFILL, attn_format="fp32", kv_format="fp32"), replace(DECODE, kv_format="fp32")
+    assert (prefill.activation_bytes, prefill.kv_bytes) == (2 * PREFILL.activation_bytes, 4 * PREFILL.kv_bytes)
+    assert (decode.activation_bytes, decode.kv_bytes) == (2 * DECODE.activation_bytes, 4 * DECODE.kv_bytes)
+    assert (prefill.compute_format, decode.compute_format) == ("fp32", "fp32")
+    experts = replace(MOE, format="fp32")
+    assert experts.activation_bytes == 64 * 8 * 4096 * (4 + 4)
+    assert experts.weight_bytes == 4 * MOE.weight_bytes
+
+
 def test_scales_count() -> None:
     """One FP8 scale per 16 NVFP4 values and one FP32 a tensor; one FP32 per 128 x 128 block, the last ones partial."""
     assert weight_bytes(1024, 512, "nvfp4") == 1024 * 512 / 2 + 1024 * 512 / 16 + 4

@@ -49,3 +49,17 @@ def test_a_split_that_breaks_the_ranks_is_a_rejected_row_and_no_error() -> None:
 def test_an_impossible_split_has_no_size() -> None:
     assert out_of_memory(over(decode(), tp=3)) == ""
     assert out_of_memory(decode()) == ""
+
+
+def test_a_cpu_is_asked_whatever_its_memory_and_kernels() -> None:
+    """256 sequences of 32,768 tokens in fp32 take 2 TiB; FP32 is what GPUs reject."""
+    fp32 = {**LLAMA_8B, "weights": "fp32", "kv_format": "fp32", "attn_format": "fp32"}
+    on_gpu, on_cpu = (plan(variant=fp32, systems=[system]) for system in ("h100_sxm", "cpu"))
+    assert on_cpu.summary()["to_run"] == 2
+    assert on_gpu.summary()["rejected"] == 2
+    assert {step.rejection.partition(":")[0] for step in on_gpu.steps} == {"fp32-gpu"}
+
+
+def test_what_cannot_be_is_rejected_on_a_cpu_too() -> None:
+    [step, _] = plan(variant={**LLAMA_8B, "kv_heads": 6}, systems=["cpu"]).steps
+    assert step.rejection.startswith("q-heads-per-kv-head: ")

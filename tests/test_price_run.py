@@ -226,3 +226,16 @@ def test_an_unknown_gpu_and_an_impossible_g_are_said_together() -> None:
     with pytest.raises(UsageError) as caught:
         plan(axes={"G": [5]}, systems=["b200"])
     assert "unknown GPU 'b200'. Did you mean b200_sxm?" in str(caught.value)
+
+
+@pytest.mark.parametrize("on", ["auto", "tables", "roofline"])
+def test_nobody_prices_a_cpu(tmp_path: Path, on: Any) -> None:
+    with pytest.raises(UsageError, match=r"cpu is the processor .* nothing but a backend can answer"):
+        run_priced(plan(systems=["cpu"]), tmp_path / "run", PriceOptions(on=on))
+    assert not (tmp_path / "run").exists()
+
+
+def test_nobody_prices_served_requests(tmp_path: Path) -> None:
+    served = plan(level="serve", exclude=[], workloads={"serve": {"isl": 512, "osl": 128, "concurrency": 4}})
+    with pytest.raises(UsageError, match=r"study s: level serve is of requests .* no pricer .*; level: model asks"):
+        run_priced(served, tmp_path / "run", ROOFLINE)

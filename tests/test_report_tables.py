@@ -9,7 +9,7 @@ from hand_run import LEFT_OUT, REFUSAL, STUDY_DATA, hand_run
 
 from harness.analysis.sources import source_mix, sources_text
 from harness.analysis.words import mix_text
-from harness.report.content import Report, build_report
+from harness.report.content import Report, build_report, system_names
 from harness.report.effects import ratio_tone
 from harness.report.glossary import FLAGS, SOURCES, flag_meaning, glossary, measured_by
 from harness.report.shares import shares_table
@@ -210,3 +210,8 @@ def test_the_glossary_tells_prefill_compute_from_ttft() -> None:
     words = dict(glossary())
     assert "no time to first token" in words["Prefill compute (ms)"]
     assert {"TPOT (ms)", "Decode step (ms)", "roofline", "composed", "cliff"} <= set(words)
+
+
+def test_systems_are_named_for_readers() -> None:
+    names = system_names(["h200_sxm", "cpu", "h900", "cpu"])
+    assert names == {"h200_sxm": "H200", "cpu": "CPU", "h900": "h900"}

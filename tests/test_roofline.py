@@ -110,3 +110,16 @@ def test_latencies_are_dated_facts_and_unmeasured_gpus_take_the_largest_with_nvl
     with_nvlink = [key for key in known_systems() if load_system(key).nvlink_bandwidth_bytes_per_s]
     assert link_latency_us("gh200") == max(link_latency_us(key) for key in with_nvlink)
     assert link_latency_us("b200_sxm", beyond=True) == 4.77 + 5.0
+
+
+@pytest.mark.parametrize("key", known_systems())
+def test_no_gpu_has_a_rate_for_fp32(key: str) -> None:
+    """Tensor cores have TF32, which is another arithmetic."""
+    asked = (
+        Gemm(1, 128, 128, "fp32"),
+        DecodeAttention(1, 128, 8, 8, 128, "fp32"),
+        PrefillAttention(1, 128, 0, 8, 8, 128, "fp32", "fp32"),
+    )
+    for price in RooflinePricer(load_system(key)).price(asked):
+        assert (price.time_ms, price.refusal) == (None, "unsupported")
+        assert price.note.endswith("has no fp32 tensor-core rate")

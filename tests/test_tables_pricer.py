@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from shapes import decode
+from shapes import decode, prefill
 
 import harness
 from harness.cost.ops import (
@@ -191,3 +191,16 @@ def test_looking_for_tables_imports_nothing_heavy():
         "print([name for name in heavy if name in sys.modules])\n"
     )
     assert _python(code, path=":".join(sys.path)).strip() == "[]"
+
+
+@pytest.mark.tables
+def test_fp32_has_no_rows_in_any_shape():
+    fp32 = {"weights": "fp32", "kv_format": "fp32", "attn_format": "fp32"}
+    moe = {"ffn": 0, "experts": {"count": 128, "top_k": 8, "inter": 1536}}
+    mla = {"attention": "mla", "mla": {}}
+    pricer, roofline = TablesPricer("b200_sxm"), RooflinePricer(load_system("b200_sxm"))
+    cases = [ask(**shape) for ask in (decode, prefill) for shape in (fp32, fp32 | moe, fp32 | mla)]
+    for price in price_cases(cases, "model", pricer, roofline):
+        assert price.status == "unsupported"
+        kernels = [one for one in price.ops if not isinstance(one.op.kernel, Elementwise)]
+        assert {one.price.refusal for one in kernels} == {"unsupported"}

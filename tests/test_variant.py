@@ -24,6 +24,12 @@ def test_one_word_sets_the_format_of_every_group_but_the_head() -> None:
     assert variant(weights={"ffn": "nvfp4"}).weights.attention == "bf16"
 
 
+def test_fp32_is_the_number_format_of_a_whole_model() -> None:
+    weights = variant(weights="fp32").weights
+    assert weights == WeightFormats(attention="fp32", ffn="fp32", experts="fp32", lm_head="fp32")
+    assert (weights.unquantised, variant(weights="fp8").weights.unquantised) == ("fp32", "bf16")
+
+
 def test_layer_kinds_repeat_over_the_layers() -> None:
     pattern = variant(layers=7, attention=["sliding", "sliding", "full"], window=128)
     assert [pattern.attention_of(layer) for layer in range(7)].count("sliding") == pattern.count_layers("sliding") == 5
@@ -41,7 +47,7 @@ def test_every_finding_comes_at_once() -> None:
         "v.yaml: unknown key 'kv_head'; did you mean 'kv_heads'?",
         "v.yaml: unknown key 'weights.atention'; did you mean 'attention'?",
         "v.yaml: hidden: Input should be greater than 0 (found -1)",
-        "v.yaml: kv_format: Input should be 'bf16', 'fp8' or 'nvfp4' (found 'fp4')",
+        "v.yaml: kv_format: Input should be 'bf16', 'fp8', 'nvfp4' or 'fp32' (found 'fp4')",
     }
 
 
@@ -61,6 +67,7 @@ def test_every_finding_comes_at_once() -> None:
         ({"layers": True}, r"layers: Input should be a valid integer \(found True\)"),
         ({"layers": 8.0}, r"layers: Input should be a valid integer \(found 8.0\)"),
         ({"gated_ffn": 1}, r"gated_ffn: Input should be a valid boolean \(found 1\)"),
+        ({"weights": {"ffn": "fp32"}}, "whole model, and here is attention bf16, experts bf16, lm_head bf16; "),
         ({"name": "two\nlines"}, "name: a name has no line breaks and no control characters"),
         ({"name": " "}, "name: a name has to be there"),
         ({"name": "x" * 201}, "name: 201 characters are too many for a name; 200 are the limit"),
@@ -78,8 +85,8 @@ shapes = st.fixed_dictionaries(
         "name": st.text(min_size=1, max_size=200).filter(lambda text: text.strip() and text.isprintable()),
         "window": st.integers(1, 8192),
         "attention": st.just(("full",)) | st.just(("sliding",)),
-        "kv_format": st.sampled_from(["bf16", "fp8", "nvfp4"]),
-        "weights": st.sampled_from(["bf16", "fp8", "fp8_block", "nvfp4"]) | st.just({"experts": "nvfp4"}),
+        "kv_format": st.sampled_from(["bf16", "fp8", "nvfp4", "fp32"]),
+        "weights": st.sampled_from(["bf16", "fp8", "fp8_block", "nvfp4", "fp32"]) | st.just({"experts": "nvfp4"}),
         "gated_ffn": st.booleans(),
         "experts": st.none() | st.just({"count": 128, "top_k": 8, "inter": 1536}),
     }

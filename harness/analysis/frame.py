@@ -40,7 +40,9 @@ class Frames(Protocol):
 
 
 def observations(frames: Frames | tuple[pd.DataFrame, pd.DataFrame], study: Study, quantity: Quantity) -> pd.DataFrame:
-    """Return one row per ok case of `study` that has the quantity, in the order of the records.
+    """Return one row per ok record of `study` that has the quantity, in the order of the records.
+
+    Records of cases that were repeated are one for each replicate; see `harness.analysis.replicates.by_case`.
 
     `frames` is a run, or the pair (records, ops). Columns: attempt_id, case_id, series, system, phase; every coordinate
     of the study (None where a series does not have it); `value` of the quantity in the unit of its measure; `roofline`,

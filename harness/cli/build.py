@@ -9,7 +9,7 @@ import click
 
 from harness.cli.build_needs import Version, needs_of_study, needs_of_variant, version_for
 from harness.cli.engines import store_option
-from harness.cli.lint import _is_variant
+from harness.cli.kinds import is_variant
 from harness.cli.meter import Meter
 from harness.cli.options import Entry, echo_json, json_option, study_options
 from harness.errors import HarnessError, UsageError, combine_exit_codes
@@ -52,13 +52,14 @@ _NAMES_SHOWN = 3
     show_default=True,
     help="tensorrt builds TensorRT plans, where the version still has them.",
 )
+@click.option("--moe-backend", metavar="NAME", help="TensorRT-LLM's moe_config.backend instead of the version's own.")
 @click.option("--architecture", metavar="CLASS", help="Model class instead of the usual one: Qwen3ForCausalLM.")
 @click.option("--yes", is_flag=True, help="Accept a sweep of more than 20,000 cases.")
 @json_option
 def command(
     what: str, axes: tuple[str, ...], sets: tuple[str, ...], systems: tuple[str, ...], store: Path,
-    weights: Literal["none", "modelopt"], seed: int, asked: str, kind: str, architecture: str | None, yes: bool,
-    as_json: bool,
+    weights: Literal["none", "modelopt"], seed: int, asked: str, kind: str, moe_backend: str | None,
+    architecture: str | None, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the engines of WHAT (a study, suite or variant, by name or path) and the settings to run them.
 
@@ -73,8 +74,8 @@ def command(
     from harness.engines.store import EngineStore
 
     version = version_for(asked, kind)
-    options = EngineOptions(version.text, architecture, weights, seed)
-    if _is_variant(what):
+    options = EngineOptions(version.text, architecture, weights, seed, moe_backend)
+    if is_variant(what):
         if kind == "tensorrt":
             raise UsageError(f"--engine tensorrt: a plan is made for workloads, and {what} has none; build a study")
         needs = needs_of_variant(what, axes, sets, systems, options)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from harness.cli.lint import DEFAULT_GPUS
 from harness.errors import UsageError
-from harness.hardware import load_system
-from harness.lint import Finding, lint, lint_case
+from harness.hardware import is_gpu, load_system
+from harness.lint import Finding, Settings, lint, lint_case
 from harness.lint.facts import rulebook
+from harness.lint.versions import version_key
 from harness.runner.plan import make_plan
 from harness.spec.load import Overrides, load_suite, load_variant
 from harness.spec.parallelism import Parallelism
@@ -46,7 +47,7 @@ def version_for(asked: str, kind: str) -> Version:
         version = Version(installed, "installed here")
     else:
         version = Version(rulebook().facts.target_version, "that of the published kernel measurements")
-    check_version(version.text)
+    version = Version(check_version(version.text), version.why + _beyond(version.text))
     if kind == "tensorrt":
         from harness.engines import plans
 
@@ -59,6 +60,15 @@ def version_for(asked: str, kind: str) -> Version:
     return version
 
 
+def _beyond(version: str) -> str:
+    """What to know of a version later than any whose settings were read."""
+    from harness.engines.llm_args import TRTLLM_VERSIONS
+
+    newest = TRTLLM_VERSIONS[-1]
+    later = version_key(version) > version_key(newest)
+    return f"; later than {newest}, the newest whose settings were read: those of {newest} are written" if later else ""
+
+
 def needs_of_variant(
     what: str, axes: tuple[str, ...], sets: tuple[str, ...], systems: tuple[str, ...], options: EngineOptions
 ) -> Needs:
@@ -67,10 +77,11 @@ def needs_of_variant(
 
     if axes:
         raise UsageError(f"-a {axes[0]}: a variant has no axes; give a study, or change a field with --set")
+    _check_gpus(systems)
     variant = load_variant(what, sets)
-    judged = _Judged()
+    judged, settings = _Judged(), Settings(moe_backend=options.moe_backend)
     for key in dict.fromkeys(systems or DEFAULT_GPUS):
-        errors = _errors(lint(variant, Parallelism(), load_system(key), version=options.version))
+        errors = _errors(lint(variant, Parallelism(), load_system(key), version=options.version, settings=settings))
         judged.add(errors, key)
     if not judged.accepted:
         raise UsageError(*judged.problems)
@@ -83,13 +94,14 @@ def needs_of_study(what: str, overrides: Overrides, yes: bool, options: EngineOp
 
     suite, studies = load_suite(what, overrides)
     plan = make_plan(suite, studies, allow_large=yes, ignore_memory=True)
-    judged = _Judged()
+    _check_gpus(step.planned.case.system for step in plan.steps)
+    judged, settings = _Judged(), Settings(moe_backend=options.moe_backend)
     cases: dict[str, list[Case]] = {study.name: [] for study in studies}
     for step in plan.steps:
         planned = step.planned
         if planned.skip_reason:
             continue
-        errors = _errors(lint_case(planned.case, version=options.version))
+        errors = _errors(lint_case(planned.case, version=options.version, settings=settings))
         judged.add(errors, planned.case.system)
         if not errors:
             cases[planned.study].append(planned.case)
@@ -98,6 +110,13 @@ def needs_of_study(what: str, overrides: Overrides, yes: bool, options: EngineOp
     if not needs.engines:
         raise UsageError(*(needs.problems or [f"{what}: the study leaves out every case; there is nothing to build"]))
     return needs
+
+
+def _check_gpus(systems: Iterable[str]) -> None:
+    if not all(map(is_gpu, systems)):
+        raise UsageError(
+            "cpu: engines are TensorRT-LLM's, which runs on GPUs only; name one, for example --gpu b200_sxm"
+        )
 
 
 def _errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from harness import catalog
+from harness.cli.kinds import is_variant
 from harness.cli.options import SIZE, Entry, echo_json, json_option, study_options
 from harness.errors import ExitCode, UsageError
-from harness.files import parse_yaml, read_yaml
-from harness.hardware import load_system
-from harness.lint import Settings, Summary, lint, lint_case
+from harness.files import parse_yaml
+from harness.hardware import is_gpu
+from harness.lint import Settings, Summary, lint, lint_case, target_of
 from harness.lint.facts import rulebook
 from harness.lint.summary import Merged
 from harness.runner.plan import LARGE_SWEEP
@@ -68,7 +68,7 @@ def command(
     options = {"version": version, "strict": strict, "settings": settings}
     problems: list[str] = []
     sets = (*sets, *(f"parallelism.{text.removeprefix('parallelism.')}" for text in ways))
-    if _is_variant(what):
+    if is_variant(what):
         if axes:
             raise UsageError(f"-a {axes[0]}: a variant has no axes; give a study, or change a field with --set")
         summary = _judge_variant(what, sets, systems or DEFAULT_GPUS, workload, options)
@@ -89,22 +89,6 @@ def command(
         click.get_current_context().exit(ExitCode.USAGE)
 
 
-def _is_variant(what: str) -> bool:
-    """Whether a name or path is that of a variant; raise UsageError where it is of nothing."""
-    if what.endswith((".yaml", ".yml")):
-        data = read_yaml(what)
-        return isinstance(data, dict) and "hidden" in data
-    if catalog.has("variants", what):
-        return True
-    if catalog.has("studies", what) or catalog.has("suites", what):
-        return False
-    if catalog.is_model_folder(what):
-        return True
-    kinds: tuple[catalog.Kind, ...] = ("variants", "studies", "suites")
-    known = "; ".join(f"{kind}: {', '.join(catalog.names(kind)) or 'none'}" for kind in kinds)
-    raise UsageError(f"no variant, study or suite is called '{what}'; known {known}")
-
-
 def _judge_variant(
     what: str, sets: Iterable[str], systems: Iterable[str], workload: str | None, options: dict[str, Any]
 ) -> Summary:
@@ -115,7 +99,7 @@ def _judge_variant(
     asked = _workload(workload) if workload else None
     summary = Summary()
     for key in dict.fromkeys(systems):
-        findings = lint(variant, split, load_system(key), workload=asked, deployed=True, **options)
+        findings = lint(variant, split, target_of(key), workload=asked, deployed=True, **options)
         summary.add(variant.name, key, findings)
     return summary
 
@@ -202,7 +186,8 @@ def _echo(summary: Summary, version: str) -> None:
             click.echo(f"  {severity}  {one.finding.rule}: {one.finding.text}{where}")
     ok, warnings, errors = summary.totals.values()
     cases = f", {summary.cases} cases" if summary.cases > len(summary.systems) else ""
+    judged = f"TensorRT-LLM {version}" if any(map(is_gpu, summary.systems)) else "shapes and splits alone"
     click.echo(
         f"{len(summary.verdicts)} variant{'s' * (len(summary.verdicts) != 1)}{cases} on {', '.join(summary.systems)}, "
-        f"TensorRT-LLM {version}: {ok} ok, {warnings} with warnings, {errors} with errors"
+        f"{judged}: {ok} ok, {warnings} with warnings, {errors} with errors"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import keyword
 import os
 import sys
 
@@ -21,10 +22,17 @@ COMMANDS = {
     "plan": "Show what a study or suite would run.",
     "price": "Price one operation or one case.",
     "run": "Run a study or suite and write its report.",
+    "rerun": "Ask one case of a run again and show both answers.",
+    "import": "Take reports of other tools into records.",
+    "profile": "Read profiles of real runs, kernel by kernel.",
     "report": "Write a report from one or more runs.",
+    "compare": "Say what changed between two results, and whether replicates are sure of it.",
+    "history": "Judge every series of many nights.",
+    "baseline": "Pin, list and move named baselines.",
     "build": "Make engines and settings that TensorRT-LLM loads.",
     "engines": "List, show, verify and prune engines.",
     "doctor": "Say what this machine can do and what is missing.",
+    "selftest": "Check what is taken for granted of TensorRT-LLM on this machine.",
 }
 
 
@@ -39,7 +47,8 @@ class LazyGroup(click.Group):
         """Import the module of one command."""
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"harness.cli.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"harness.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -56,6 +65,7 @@ def cli(debug: bool) -> None:
 
     \b
     trtllm-harness run demo --out reports/demo      price a suite and write its report
+    trtllm-harness run cpu-smoke --on torch --out …  measure one on this machine
     trtllm-harness price gemm --gpu b200_sxm ...    ask for one number
 
     Exit codes: 0 fine, 1 worse than a baseline, 2 usage or lint error, 3 incomplete, 4 environment unfit,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,7 +117,12 @@ def study_options(function: F) -> F:
 
 def pricing_options(function: F) -> F:
     """`--on`, `--allow-extrapolation` and `--tables-as-is`."""
-    return _ON(_EXTRAPOLATE(_AS_IS(function)))
+    return _ON(pricing_flags(function))
+
+
+def pricing_flags(function: F) -> F:
+    """`--allow-extrapolation` and `--tables-as-is`."""
+    return _EXTRAPOLATE(_AS_IS(function))
 
 
 def deployment_options(function: F) -> F:
@@ -129,3 +137,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 def echo_json(data: Any) -> None:
     """Print JSON, one document."""
     click.echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Let what others print, native code too, go to stderr meanwhile, so that stdout holds the answer alone."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(before, 1)
+        os.close(before)

@@ -3,6 +3,10 @@
 Helix (decode only): every rank projects all its tokens and attends to its share of the cached blocks; an all-to-all
 hands each rank the partial outputs of its QH/(tp·cp) heads, one small kernel merges them, and o_proj runs at tp·cp
 (TensorRT-LLM docs/source/blogs/tech_blog/blog21 at 8bd6e86; `helix_post_process` in _torch/modules/attention.py).
+
+FP8 o_proj: the attention kernel writes its output in FP8 where the cache is quantised, unless Helix merges outputs
+before o_proj (`_use_quantize_output` there, `get_quantize_output_dtype` in _torch/attention_backend/trtllm.py, read
+2026-11-30). That MLA's kernels do is not established; there the cast stays.
 """
 
 from __future__ import annotations
@@ -34,9 +38,12 @@ def attention_ops(run: Pass, kind: LayerAttention, layers: int) -> list[Op]:
         run.gemm(f"{name}.qkv_proj", "projection", layers, qkv, variant.hidden, weights),
         Op(f"{name}.attention", "attention", layers, _kernel(run, window)),
         *_exchange(run, name, layers, width),
-        run.gemm(f"{name}.o_proj", "projection", layers, variant.hidden, rank.o_heads * width, weights),
+        run.gemm(
+            f"{name}.o_proj", "projection", layers, variant.hidden, rank.o_heads * width, weights,
+            fp8_input=variant.kv_format in {"fp8", "nvfp4"} and rank.cp == 1,
+        ),
         *run.all_reduce(f"{name}.all_reduce", layers),
-    ]
+    ]  # fmt: skip
 
 
 def _kernel(run: Pass, window: int) -> PrefillAttention | DecodeAttention:
@@ -93,7 +100,7 @@ def _absorbed(run: Pass, mla: Mla, name: str, layers: int) -> list[Op]:
     w = cast(Decode, run.workload)
     latent = mla.kv_lora_rank + mla.rope_head_dim
     # FP8 blocks stay FP8, every other format becomes bf16 (TensorRT-LLM _torch/modules/attention.py, `k_b_proj_trans`).
-    stored: GemmFormat = "fp8_block" if v.weights.attention == "fp8_block" else "bf16"
+    stored: GemmFormat = "fp8_block" if v.weights.attention == "fp8_block" else v.weights.unquantised
     absorb = BatchedGemm(rank.q_heads, run.tokens, mla.kv_lora_rank, mla.nope_head_dim, stored)
     expand = BatchedGemm(rank.o_heads, run.tokens, mla.value_head_dim, mla.kv_lora_rank, stored)
     attention = DecodeAttention(

@@ -17,7 +17,7 @@ from harness.cost.collectives import AllGather, PointToPoint
 from harness.cost.ffn_ops import dense_ops, moe_ops
 from harness.cost.kernels import Elementwise, Gemm
 from harness.cost.ops import Op
-from harness.cost.passes import BF16_BYTES, GEMM_FORMAT, Pass, passes
+from harness.cost.passes import GEMM_FORMAT, Pass, passes
 from harness.cost.ranks import rank_shape
 from harness.spec.case import Case
 from harness.spec.parallelism import Parallelism
@@ -110,7 +110,7 @@ def _head(run: Pass) -> list[Op]:
     v, rank = run.variant, run.rank
     rows = run.sequences if isinstance(run.workload, Prefill) else run.tokens
     ops = [
-        Op("final_norm", "norm", 1, Elementwise(rows * 4 * v.hidden * BF16_BYTES)),
+        Op("final_norm", "norm", 1, Elementwise(rows * 4 * v.hidden * run.value_bytes)),
         Op("lm_head", "lm_head", 1, Gemm(rows, rank.vocab, v.hidden, GEMM_FORMAT[v.weights.lm_head])),
     ]
     if rank.together > 1:

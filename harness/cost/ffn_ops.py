@@ -7,6 +7,9 @@ _torch/modules/fused_moe/communication/communication_factory.py at 03c36d6, `cre
     attention DP, EP only  all-to-all: dispatch to the ranks of the chosen experts, combine on the way back
     attention DP, moe_tp   all-to-all cannot cut experts: AllGather of the tokens, ReduceScatter of the results
 
+FP8 down: SwiGLU writes its output in FP8 (_torch/modules/gated_mlp.py, `_apply_activation`, read 2026-11-30);
+activations without a gate do not (mlp.py there).
+
 TensorRT-LLM takes the last way too where no all-to-all backend (NVLink, NCCL EP, DeepEP) works on the machine; which
 one does is not known here, so an all-to-all is assumed.
 """
@@ -42,7 +45,7 @@ def moe_ops(run: Pass, experts: Experts, split: Parallelism, layers: int) -> lis
     )  # fmt: skip
     before, after = _communication(run, experts, split, layers) if rank.gpus > 1 else ([], [])
     ops = [
-        run.gemm("layer.moe.router", "moe", layers, experts.count, v.hidden, "bf16"),
+        run.gemm("layer.moe.router", "moe", layers, experts.count, v.hidden, v.weights.unquantised),
         *before,
         Op("layer.moe.experts", "moe", layers, kernel),
     ]
@@ -76,5 +79,5 @@ def _gated(run: Pass, name: str, category: Category, layers: int, inter: int, we
     return [
         run.gemm(f"{name}.{first}", category, layers, wide * inter, v.hidden, weights),
         run.elementwise(f"{name}.activation", category, layers, (wide + 1) * inter),
-        run.gemm(f"{name}.down", category, layers, v.hidden, inter, weights),
+        run.gemm(f"{name}.down", category, layers, v.hidden, inter, weights, fp8_input=v.gated_ffn),
     ]

@@ -8,17 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.cost.formats import BYTES_PER_VALUE, PEAK_OF_FORMAT, AttnFormat, GemmFormat, KvFormat, weight_bytes
+from harness.cost.formats import (
+    BYTES_PER_VALUE,
+    PEAK_OF_FORMAT,
+    AttnFormat,
+    GemmFormat,
+    KvFormat,
+    unquantised_bytes,
+    weight_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """(m, k) x (k, n) → (m, n), output in bf16."""
+    """(m, k) x (k, n) → (m, n), output in bf16; in fp32 where the weights are.
+
+    `input_cast_fused`, for `fp8_static`: the kernel before writes its output in FP8, so that no cast of a bf16 input
+    runs before this one. FLOPs and bytes are those of the GEMM alone in either case.
+    """
 
     m: int
     n: int
     k: int
     format: GemmFormat
+    input_cast_fused: bool = False
 
     @property
     def compute_format(self) -> str:
@@ -35,7 +48,7 @@ class Gemm:
     @property
     def activation_bytes(self) -> float:
         input_bytes = 2.0 if self.format == "fp8" else BYTES_PER_VALUE[self.format]
-        return self.m * self.k * input_bytes + 2.0 * self.m * self.n
+        return self.m * self.k * input_bytes + unquantised_bytes(self.format) * self.m * self.n
 
     kv_bytes = 0.0
     link_bytes = 0.0
@@ -45,7 +58,7 @@ class Gemm:
 class BatchedGemm:
     """`batch` independent GEMMs (m, k) x (k, n), one per head: the absorbed projections of MLA decode.
 
-    Activations go in and out as bf16, whatever the weights are.
+    Activations go in and out as bf16, whatever the weights are; as fp32 where these are.
     """
 
     batch: int
@@ -71,7 +84,7 @@ class BatchedGemm:
 
     @property
     def activation_bytes(self) -> float:
-        return 2.0 * self.batch * self.m * (self.k + self.n)
+        return unquantised_bytes(self.format) * self.batch * self.m * (self.k + self.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +129,10 @@ class PrefillAttention:
 
     @property
     def activation_bytes(self) -> float:
-        """Q, K and V come in as bf16 from the projection, the output goes out as bf16."""
+        """Q, K and V come in as bf16 from the projection, the output goes out as bf16; both fp32 in fp32 attention."""
         value_dim = self.value_dim or self.head_dim
         per_token = self.q_heads * (self.head_dim + value_dim) + self.kv_heads * (self.head_dim + value_dim)
-        return 2.0 * self.batch * self.chunk * per_token
+        return unquantised_bytes(self.attn_format) * self.batch * self.chunk * per_token
 
     @property
     def kv_bytes(self) -> float:
@@ -160,7 +173,7 @@ class DecodeAttention:
 
     @property
     def compute_format(self) -> str:
-        return "fp8" if self.kv_format == "fp8" else "bf16"
+        return self.kv_format if self.kv_format in {"fp8", "fp32"} else "bf16"
 
     @property
     def flops(self) -> float:
@@ -173,7 +186,7 @@ class DecodeAttention:
     @property
     def activation_bytes(self) -> float:
         width = self.head_dim + (self.value_dim or self.head_dim)
-        return 2.0 * self.batch * self.query_len * self.q_heads * width
+        return unquantised_bytes(self.kv_format) * self.batch * self.query_len * self.q_heads * width
 
     @property
     def kv_bytes(self) -> float:
@@ -235,7 +248,7 @@ class Moe:
     def activation_bytes(self) -> float:
         """Input and output rows of the tokens routed here."""
         rows = self.tokens * self.top_k / self.ep
-        return rows * self.hidden * (BYTES_PER_VALUE[self.format] + 2.0)
+        return rows * self.hidden * (BYTES_PER_VALUE[self.format] + unquantised_bytes(self.format))
 
     kv_bytes = 0.0
     link_bytes = 0.0

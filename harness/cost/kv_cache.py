@@ -2,8 +2,8 @@
 
 One rule for all: a full layer keeps ceil(KH/tp) heads of K and V (TensorRT-LLM duplicates heads when tp > KH), a
 sliding layer at most `window` tokens of them, an MLA layer one latent of kv_lora_rank + rope_head_dim that tp does not
-split, and Helix spreads blocks of `tokens_per_block` tokens over cp ranks. A value takes 2 bytes in bf16, 1 in FP8 and
-0.5625 in NVFP4.
+split, and Helix spreads blocks of `tokens_per_block` tokens over cp ranks. A value takes 4 bytes in fp32, 2 in bf16,
+1 in FP8 and 0.5625 in NVFP4.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from harness.cost.collectives import AllReduce
+from harness.cost.formats import unquantised_bytes
 from harness.cost.kernels import Elementwise, Gemm
 from harness.cost.ops import Category, GemmFormat, Op
 from harness.cost.ranks import RankShape
@@ -14,10 +15,8 @@ from harness.spec.workload import Decode, Prefill
 
 #: A checkpoint with one fixed scale per tensor feeds FP8 activations to the GEMM.
 GEMM_FORMAT: dict[WeightFormat, GemmFormat] = {
-    "bf16": "bf16", "fp8": "fp8_static", "fp8_block": "fp8_block", "nvfp4": "nvfp4",
+    "bf16": "bf16", "fp8": "fp8_static", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "fp32": "fp32",
 }  # fmt: skip
-
-BF16_BYTES = 2
 
 
 class Pass(NamedTuple):
@@ -37,13 +36,22 @@ class Pass(NamedTuple):
     past: int = 0
     last: bool = True
 
-    def gemm(self, name: str, category: Category, count: int, n: int, k: int, weights: WeightFormat) -> Op:
-        """A projection of this pass's tokens."""
-        return Op(name, category, count, Gemm(self.tokens, n, k, GEMM_FORMAT[weights]))
+    def gemm(
+        self, name: str, category: Category, count: int, n: int, k: int, weights: WeightFormat,
+        *, fp8_input: bool = False,
+    ) -> Op:  # fmt: skip
+        """A projection of this pass's tokens; `fp8_input` where the kernel before can write FP8 for FP8 weights."""
+        stored = GEMM_FORMAT[weights]
+        return Op(name, category, count, Gemm(self.tokens, n, k, stored, fp8_input and stored == "fp8_static"))
 
     def elementwise(self, name: str, category: Category, count: int, values_per_token: int) -> Op:
-        """`values_per_token` bf16 values in and out; a residual norm reads and writes both x and the residual."""
-        return Op(name, category, count, Elementwise(self.tokens * values_per_token * BF16_BYTES))
+        """`values_per_token` unquantised values in and out; a residual norm reads and writes x and the residual."""
+        return Op(name, category, count, Elementwise(self.tokens * values_per_token * self.value_bytes))
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a value between modules: 2 in bf16, 4 in an fp32 model."""
+        return int(unquantised_bytes(self.variant.weights.attention))
 
     def all_reduce(self, name: str, count: int) -> list[Op]:
         """Add up the ranks' parts of the hidden states; nothing where a rank has the whole."""

@@ -23,7 +23,7 @@ from harness.spec.parallelism import Parallelism
 from harness.spec.variant import Experts, Variant
 
 #: Values along the summed dimension that share a scale: a shared expert is not cut through them.
-SCALE_BLOCK = {"bf16": 1, "fp8": 1, "fp8_block": 128, "nvfp4": 16}
+SCALE_BLOCK = {"bf16": 1, "fp8": 1, "fp8_block": 128, "nvfp4": 16, "fp32": 1}
 
 
 class RankShape(NamedTuple):
@@ -53,6 +53,8 @@ class RankShape(NamedTuple):
 
 def rank_shape(variant: Variant, split: Parallelism) -> RankShape:
     """Return what one rank holds; raise ValueError with a sentence where the split is impossible."""
+    if split.world_size > 1 and variant.weights.unquantised == "fp32":
+        raise ValueError("an fp32 model is costed on one rank only: exchanges between ranks are counted in bf16")
     if split.pp > 1:
         _check_stages(variant, split)
     if split.stage_gpus == 1:

@@ -73,6 +73,8 @@ def remedies(case: Case, system: System, rules: MemoryRules | None = None) -> Re
 
 
 def _kv_format(case: Case, system: System, rules: MemoryRules) -> KvFormat | None:
+    if case.variant.kv_format not in _KV_FORMATS:  # fp32, which no GPU runs here: there lint knows better
+        return None
     for kv_format in _KV_FORMATS[_KV_FORMATS.index(case.variant.kv_format) + 1 :]:
         stored = case.variant.model_copy(update={"kv_format": kv_format})
         if system.sm in rules.kv_format_sm[kv_format] and _fits(case, system, rules, variant=stored):

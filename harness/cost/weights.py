@@ -1,11 +1,11 @@
 """Bytes of weights on one rank: what the ops of its stage read, all experts it holds, and the embedding.
 
 Sizes after sharding come from the ops themselves, so that a weight is cut in one place only. Router, norms and
-embedding stay bf16, and so does lm_head unless the variant says otherwise: these are what checkpoints exclude from
-quantisation. Scales count: FP32 per 128 x 128 block after sharding, FP8 per 16 values and FP32 per tensor for NVFP4.
-Tied embeddings are one table where first and last stage are the same. MLA keeps its up-projection and, for absorbed
-decode, a transposed copy of the keys' half; the values' half is a view (TensorRT-LLM _torch/modules/attention.py,
-`k_b_proj_trans`).
+embedding stay bf16 (fp32 in an fp32 model), and so does lm_head unless the variant says otherwise: these are what
+checkpoints exclude from quantisation. Scales count: FP32 per 128 x 128 block after sharding, FP8 per 16 values and FP32
+per tensor for NVFP4. Tied embeddings are one table where first and last stage are the same. MLA keeps its up-projection
+and, for absorbed decode, a transposed copy of the keys' half; the values' half is a view (TensorRT-LLM
+_torch/modules/attention.py, `k_b_proj_trans`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.cost.decompose import Section, count_layers, section_ops
-from harness.cost.formats import weight_bytes
+from harness.cost.formats import BYTES_PER_VALUE, weight_bytes
 from harness.cost.kernels import Gemm, Moe
 from harness.cost.kv_cache import stage_sizes
 from harness.cost.passes import GEMM_FORMAT, passes
 from harness.cost.ranks import RankShape, rank_shape
 from harness.spec.parallelism import Parallelism
-from harness.spec.variant import Mla, Variant, WeightFormat
+from harness.spec.variant import Mla, Variant, WeightFormats
 from harness.spec.workload import Decode
 
-_BF16_BYTES = 2.0
 _GROUP_OF = {"projection": "attention", "ffn": "ffn", "moe": "experts", "lm_head": "lm_head"}
 
 
@@ -71,24 +70,25 @@ def _section_weights(variant: Variant, split: Parallelism, rank: RankShape, sect
     for op in section_ops(step, split, section, "model"):
         if isinstance(op.kernel, Gemm | Moe):
             held[_GROUP_OF[op.category]] += op.count * _resident_bytes(op.kernel)
-    table = _BF16_BYTES * rank.vocab * variant.hidden
+    value_bytes = BYTES_PER_VALUE[variant.weights.unquantised]
+    table = value_bytes * rank.vocab * variant.hidden
     norms = variant.hidden * (2 * section.layers + section.heads)
     if variant.mla:
         latents = count_layers(variant, "mla", section)
-        held["attention"] += latents * _up_projection(variant.mla, rank, variant.weights.attention)
+        held["attention"] += latents * _up_projection(variant.mla, rank, variant.weights)
         norms += latents * ((variant.mla.q_lora_rank or 0) + variant.mla.kv_lora_rank)
     if variant.tie_embeddings and section.embeds and section.heads:
         held["lm_head"] = 0.0
-    return Weights(**held, norms=_BF16_BYTES * norms, embedding=table if section.embeds else 0.0)
+    return Weights(**held, norms=value_bytes * norms, embedding=table if section.embeds else 0.0)
 
 
 def _resident_bytes(kernel: Gemm | Moe) -> float:
     return kernel.resident_bytes if isinstance(kernel, Moe) else kernel.weight_bytes
 
 
-def _up_projection(mla: Mla, rank: RankShape, weights: WeightFormat) -> float:
+def _up_projection(mla: Mla, rank: RankShape, weights: WeightFormats) -> float:
     """kv_b_proj, and the copy of its keys' half: FP8 blocks stay FP8, every other format becomes bf16."""
     up = rank.q_heads * (mla.nope_head_dim + mla.value_head_dim)
-    copied = "fp8_block" if weights == "fp8_block" else "bf16"
+    copied = "fp8_block" if weights.attention == "fp8_block" else weights.unquantised
     keys = weight_bytes(rank.q_heads * mla.kv_lora_rank, mla.nope_head_dim, copied)
-    return weight_bytes(up, mla.kv_lora_rank, GEMM_FORMAT[weights]) + keys
+    return weight_bytes(up, mla.kv_lora_rank, GEMM_FORMAT[weights.attention]) + keys

@@ -34,11 +34,27 @@ class Architecture:
     """Whether hidden has to be a multiple of the query heads (transformers 5, `LlamaConfig.validate_architecture`)."""
 
 
+def has_fp32(variant: Variant) -> bool:
+    """Whether anything of a variant is FP32, which no engine holds: TensorRT-LLM has no fused kernels of it."""
+    return "fp32" in {variant.weights.unquantised, variant.kv_format, variant.attn_format}
+
+
+#: Why a variant with FP32 in it is not built.
+FP32_REFUSAL = (
+    "fp32 is for CPUs, and no engine of TensorRT-LLM holds it; set weights: bf16, kv_format: bf16 and attn_format: bf16"
+)
+
+
 def reasons_against(variant: Variant, candidate: Architecture) -> Iterator[str]:
     """Say why a variant is none of this architecture; nothing where it can be."""
+    if has_fp32(variant):
+        yield FP32_REFUSAL
     yield from _reasons_in_attention(variant, candidate)
     if not variant.gated_ffn:
-        yield "gated_ffn is false, and here every FFN has a gate"
+        yield (
+            "gated_ffn is false, and every FFN of these classes has a gate: such a variant can be priced, not built; "
+            "gated_ffn: true makes it one that can"
+        )
     if variant.experts:
         yield from _reasons_in_experts(variant.experts, candidate)
     elif not candidate.plain:

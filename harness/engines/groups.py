@@ -32,6 +32,10 @@ class WorkloadGroup:
     workloads: tuple[AnyWorkload, ...]
     systems: tuple[str, ...]
 
+    def serves(self, case: Case) -> bool:
+        """Whether a case of the engine is one of the group."""
+        return case.parallelism == self.parallelism and case.workload in self.workloads and case.system in self.systems
+
 
 class Grouping(NamedTuple):
     """The groups of one engine, and the cases that fit their GPU in none, each with what it lacks."""
@@ -48,29 +52,31 @@ class _Open:
     kv_bytes: float = 0.0
     kv_budget_bytes: float = float("inf")
 
-    def takes(self, workload: AnyWorkload, verdict: MemoryVerdict) -> bool:
-        """Add the workload where the largest KV cache then still fits beside the largest pass."""
-        # The budget is what weights and the activations of the largest pass leave.
-        kv_bytes = max(self.kv_bytes, verdict.kv_bytes)
-        budget = min(self.kv_budget_bytes, verdict.kv_budget_bytes)
-        if kv_bytes > budget:
-            return False
-        self.kv_bytes, self.kv_budget_bytes = kv_bytes, budget
+    def takes(self, workload: AnyWorkload, verdict: MemoryVerdict | None) -> bool:
+        """Add the workload where the largest KV cache then still fits beside the largest pass, if that is asked."""
+        if verdict:
+            # The budget is what weights and the activations of the largest pass leave.
+            kv_bytes = max(self.kv_bytes, verdict.kv_bytes)
+            budget = min(self.kv_budget_bytes, verdict.kv_budget_bytes)
+            if kv_bytes > budget:
+                return False
+            self.kv_bytes, self.kv_budget_bytes = kv_bytes, budget
         self.workloads.append(workload)
         return True
 
 
-def workload_groups(cases: Iterable[Case]) -> Grouping:
+def workload_groups(cases: Iterable[Case], *, whole_model: bool = True) -> Grouping:
     """Group the workloads of cases that have one engine, in their order; equal groups of several GPUs are one.
 
-    Each workload goes into the first group that takes it. Raises UsageError for a GPU that nobody knows, ValueError for
+    Each workload goes into the first group that takes it. Without `whole_model` single layers will run, which have room
+    where a model has none, and memory is not looked at. Raises UsageError for a GPU that nobody knows, ValueError for
     a split that is impossible.
     """
     by_instance: dict[tuple[str, Parallelism, tuple[object, ...]], list[_Open]] = {}
     too_large = []
     for case in dict.fromkeys(cases):
-        verdict = fits(_grown(case), load_system(case.system))
-        if not verdict.fits:
+        verdict = fits(_grown(case), load_system(case.system)) if whole_model else None
+        if verdict and not verdict.fits:
             too_large.append((case, verdict))
             continue
         alike = by_instance.setdefault((case.system, case.parallelism, _fixed_at_start(case.workload)), [])

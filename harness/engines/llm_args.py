@@ -78,7 +78,7 @@ def llm_args(
     that of `hf_config`. Raises UsageError where workloads cannot share an instance, the parallelism is impossible, or
     the version lacks a setting or does not take a value.
     """
-    check_version(version)
+    version = check_version(version)
     try:
         rank_shape(variant, parallelism)
     except ValueError as error:

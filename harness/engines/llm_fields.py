@@ -52,7 +52,13 @@ def allowed_values(path: str, version: str) -> tuple[str, ...]:
 
 
 def check_version(version: str) -> str:
-    """Return a version that something is known of; raise UsageError for an older one, or text that is none."""
+    """Return a version that something is known of, as it is written: no blanks around it, no `v`, ASCII digits.
+
+    It becomes part of file names. Raises UsageError for an older one, or text that is none.
+    """
+    if not version.isascii():
+        raise UsageError(f"'{version}' is no TensorRT-LLM version; write it as 1.3.0rc20 or 1.2.1")
+    version = version.strip().removeprefix("v")
     if version_key(version) < version_key(OLDEST):
         raise UsageError(f"TensorRT-LLM {version} is older than {OLDEST}, the first whose LLM API is known here")
     return version

@@ -28,6 +28,8 @@ class EngineOptions:
     architecture: str | None = None
     weights: WeightsMode = "none"
     seed: int = 0
+    moe_backend: str | None = None
+    """TensorRT-LLM's `moe_config.backend` in all settings; None is what the version takes by itself."""
 
 
 @dataclass(slots=True)
@@ -49,10 +51,12 @@ class Needs:
     problems: list[str] = field(default_factory=list)
     too_large: list[tuple[Case, MemoryVerdict]] = field(default_factory=list)
     """Cases that fit the memory of their GPU in no company; no settings are made for them."""
+    unserved: list[tuple[Case, str]] = field(default_factory=list)
+    """Cases without engine or settings for another reason, each with that problem."""
 
 
-def study_needs(cases: Iterable[Case], options: EngineOptions) -> Needs:
-    """Return what the cases of one study need.
+def study_needs(cases: Iterable[Case], options: EngineOptions, *, whole_model: bool = True) -> Needs:
+    """Return what the cases of one study need; without `whole_model` for runs of single layers, whatever their memory.
 
     All its variants take one architecture where one can be all of them, so that they are compared like with like. A
     variant that no architecture can be is a problem and keeps none of the others from being there.
@@ -64,12 +68,10 @@ def study_needs(cases: Iterable[Case], options: EngineOptions) -> Needs:
     needs = Needs()
     for alike in by_variant.values():
         try:
-            need, too_large = _need(alike, options, architecture, needs.problems)
+            needs.engines.append(_need(alike, options, architecture, needs, whole_model=whole_model))
         except UsageError as error:
             needs.problems += error.findings
-            continue
-        needs.too_large += too_large
-        needs.engines.append(need)
+            needs.unserved += [(case, "; ".join(error.findings)) for case in alike]
     return needs
 
 
@@ -86,6 +88,7 @@ def merged(parts: Sequence[Needs]) -> Needs:
     for part in parts:
         whole.problems += part.problems
         whole.too_large += part.too_large
+        whole.unserved += part.unserved
         for need in part.engines:
             known = by_key.setdefault(need.spec.key, need)
             if known is not need:
@@ -98,10 +101,10 @@ def merged(parts: Sequence[Needs]) -> Needs:
 
 
 def _need(
-    cases: Sequence[Case], options: EngineOptions, architecture: str | None, problems: list[str]
-) -> tuple[EngineNeed, list[tuple[Case, MemoryVerdict]]]:
+    cases: Sequence[Case], options: EngineOptions, architecture: str | None, needs: Needs, *, whole_model: bool
+) -> EngineNeed:
     variant = cases[0].variant
-    groups, too_large = workload_groups(cases)
+    groups, too_large = workload_groups(cases, whole_model=whole_model)
     longest = max((_sequence(group) for group in groups), default=0)
     spec = engine_spec(variant, architecture=architecture, weights=options.weights, seed=options.seed, longest=longest)
     settings = []
@@ -113,13 +116,16 @@ def _need(
                 group.workloads,
                 options.version,
                 load_format="auto" if spec.weights else "dummy",
+                moe_backend=options.moe_backend,
                 max_positions=positions(longest),
             )
         except UsageError as error:
-            problems += [f"{variant.name}, {group.parallelism.label}: {text}" for text in error.findings]
+            needs.problems += [f"{variant.name}, {group.parallelism.label}: {text}" for text in error.findings]
+            needs.unserved += [(case, "; ".join(error.findings)) for case in cases if group.serves(case)]
         else:
             settings.append(Settings(group, args))
-    return EngineNeed(spec, variant, list(dict.fromkeys(case.variant.name for case in cases)), settings), too_large
+    needs.too_large += too_large
+    return EngineNeed(spec, variant, list(dict.fromkeys(case.variant.name for case in cases)), settings)
 
 
 def _sequence(group: WorkloadGroup) -> int:

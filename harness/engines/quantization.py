@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.engines.architectures import FP32_REFUSAL, has_fp32
 from harness.errors import UsageError
 from harness.spec.base import parse
 from harness.spec.hf_config import fields_from_hf
@@ -64,8 +65,10 @@ def quant_files(variant: Variant, architecture: str) -> QuantFiles:
     """Return what both files say of a variant under an architecture.
 
     A single quantised format is written once, with the bf16 modules as exceptions; several are written for each module.
-    Raises UsageError for a quantised lm_head, which TensorRT-LLM does not take.
+    Raises UsageError for a quantised lm_head, which TensorRT-LLM does not take, and for FP32.
     """
+    if has_fp32(variant):
+        raise UsageError(f"{variant.name}: {FP32_REFUSAL}")
     if variant.weights.lm_head != "bf16":
         raise UsageError(
             f"{variant.name}: weights.lm_head is {variant.weights.lm_head}, and TensorRT-LLM quantises no lm_head "

@@ -30,8 +30,9 @@ def check_space(store: EngineStore, specs: Sequence[EngineSpec]) -> int:
     place = _existing(store.root)
     free = shutil.disk_usage(place).free
     if needed > free:
+        engines = "1 engine needs" if len(specs) == 1 else f"{len(specs)} engines need"
         raise EnvironmentUnfit(
-            f"{store.root}: {len(specs)} engine{'s' * (len(specs) != 1)} need {gigabytes(needed)} of disk and "
+            f"{store.root}: {engines} {gigabytes(needed)} of disk and "
             f"{gigabytes(free)} are free; make room (`trtllm-harness engines prune --keep-gb N`), "
             "take another --store, or build fewer at a time"
         )

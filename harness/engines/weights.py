@@ -18,15 +18,15 @@ from typing import Any
 from harness.engines.module_formats import ModuleFormats
 from harness.engines.safetensors_shards import INDEX_FILE
 from harness.engines.weights_build import STATE_VALUES, WeightsBuild
-from harness.engines.weights_layout import Config, Tensor, format_of, layer_tensors, stored_model, stored_tensors
+from harness.engines.weights_layout import Config, Tensor, format_of, layer_tensors, stored_model
 from harness.engines.weights_packages import check_packages, fitting_threads, import_packages
 
 #: Python with torch, transformers and Model Optimizer, and what it takes while a small layer is made: 0.75 GB measured.
 _BASE_MEMORY_BYTES = 900_000_000
-#: Memory in bytes for each value of a matrix while it is quantised, beside the matrix itself. NVFP4 has values in
-#: float32, codes and comparisons at once (modelopt/torch/quantization/qtensor/nvfp4_tensor.py, 0.47.0). Measured with
-#: torch 2.13.0 on matrices of 0.06e9 to 0.23e9 values: 2.8, 11.7 and 14.2.
-_WORK_BYTES = {"bf16": 0.0, "fp8": 4.0, "fp8_block": 13.0, "nvfp4": 14.3}
+#: Memory in bytes for each value of the largest matrix beside the layer in bf16: while its largest value is looked for,
+#: which is the peak, since packing is done in slices (`harness.engines.weights_slices`). Measured with torch 2.13.0 and
+#: Model Optimizer 0.47.0 on matrices of 0.23e9 values 1.9, 5.0 and 1.5, on one of 0.47e9 1.2 (NVFP4).
+_WORK_BYTES = {"bf16": 0.0, "fp8": 3.0, "fp8_block": 5.5, "nvfp4": 3.0}
 #: Of one tensor in a file's header and in the index, beside its name.
 _HEADER_BYTES = 160
 
@@ -38,7 +38,7 @@ class WeightsPlan:
     """What weights take, known before they are made."""
 
     steps: int
-    """Files: the embedding, each layer, lm_head."""
+    """Files: the embedding, each layer, lm_head, and scales of the KV cache where it has some."""
     weight_bytes: int
     """Bytes of all tensors."""
     disk_bytes: int
@@ -101,11 +101,6 @@ def write_weights(
 
 
 def _layer_memory(tensors: list[Tensor], formats: ModuleFormats) -> int:
-    """Most memory while a layer is made: its matrices are quantised in their order, each in place of the bf16 one."""
-    held = sum(tensor.bf16_bytes for tensor in tensors)
-    most = float(held)
-    for tensor in tensors:
-        weights = format_of(tensor, formats)
-        most = max(most, held + _WORK_BYTES[weights] * tensor.values)
-        held += sum(one.bytes for one in stored_tensors(tensor, weights)) - tensor.bf16_bytes
-    return _BASE_MEMORY_BYTES + round(most)
+    """Most memory while a layer is made: all of it in bf16, and what quantising the largest matrix takes."""
+    work = max(_WORK_BYTES[format_of(tensor, formats)] * tensor.values for tensor in tensors)
+    return _BASE_MEMORY_BYTES + sum(tensor.bf16_bytes for tensor in tensors) + round(work)

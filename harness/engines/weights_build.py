@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from harness.engines.weights_layout import (
     Config,
     Stored,
     Tensor,
+    cache_scales,
     embedding_tensors,
     head_tensors,
     layer_tensors,
@@ -36,7 +38,7 @@ from harness.errors import EnvironmentUnfit, UnreadableInput
 from harness.files import read_json, write_atomic
 
 #: Changes with the values or names written, so that an unfinished build of an earlier kind is not gone on with.
-RECIPE = 1
+RECIPE = 2
 
 #: Calibration: sequences of random tokens, each a forward pass.
 CALIBRATION_BATCHES = 2
@@ -52,6 +54,8 @@ _LEAST_CHANGE = 1e-4
 #: Rows of lm_head that the check of logits uses.
 _LOGITS = 4096
 
+_SCALE = struct.Struct("<f")
+
 _SCRATCH = ".weights"
 _INPUTS_FILE = "inputs.json"
 
@@ -65,9 +69,11 @@ def calibration_tokens(vocab_size: int, seed: int) -> Any:
 
 
 class WeightsBuild:
-    """Weights on their way into a folder. Step 0 is the embedding, then come the layers, and the last step is lm_head.
+    """Weights on their way into a folder.
 
-    Beside the files, in a hidden folder, stand the hidden states after the last finished steps.
+    Step 0 is the embedding, then come the layers, lm_head, and where the KV cache has scales a file of them all.
+    Beside the files, in a hidden folder, stand the hidden states after the last finished layers, and the scales of the
+    cache up to there.
     """
 
     def __init__(self, config: Config, hf_quant_config: Mapping[str, Any] | None, folder: Path, seed: int) -> None:
@@ -76,15 +82,18 @@ class WeightsBuild:
         self.versions = check_packages(self.formats)
         self.stored = stored_model(config, self.formats)
         self.steps = len(self.stored)
+        self._head = 1 + config["num_hidden_layers"]
         self.finished = 0
         self.hidden: list[Any] = []
         self.rms: list[float] = []
+        self.cache_scales: dict[str, float] = {}
         self._scratch = folder / _SCRATCH
         self._inputs = digest([RECIPE, dict(config), hf_quant_config, seed, self.versions])
 
     def name_of(self, step: int) -> str:
         """What a step makes, in words."""
-        return {0: "embedding", self.steps - 1: "lm_head"}.get(step, f"layer {step} of {self.steps - 2}")
+        others = {0: "embedding", self._head: "lm_head", self._head + 1: "scales of the KV cache"}
+        return others.get(step, f"layer {step} of {self._head - 1}")
 
     def start(self, resume: bool) -> None:
         """Find what is finished, and remove what is not or was made of something else."""
@@ -98,13 +107,16 @@ class WeightsBuild:
             write_atomic(inputs, json.dumps(self._inputs))
         while self.finished < self.steps and self._is_whole(self.finished):
             self.finished += 1
-        while self.finished and not self._load_state(min(self.finished, self.steps - 1) - 1):
+        while self.finished and not self._load_state(min(self.finished, self._head) - 1):
             self.finished -= 1
 
     def write(self, step: int) -> None:
         """Make one step: first the hidden states after it, then its file, by which it counts as finished."""
-        if 0 < step < self.steps - 1:
+        if 0 < step < self._head:
             self._write_layer(step)
+            return
+        if step > self._head:
+            self._write_checked(step, [self._scale_piece(one) for one in self.stored[step]])
             return
         tensors = embedding_tensors(self.config) if step == 0 else head_tensors(self.config)
         write_shard(self._shard(step), [self._random_piece(tensor) for tensor in tensors])
@@ -126,21 +138,33 @@ class WeightsBuild:
 
     def _write_layer(self, step: int) -> None:
         layer, wanted = step - 1, self.stored[step]
+        scales = cache_scales(self.config, self.formats, layer)
         values = {one.name: random_tensor(one, self.config, self.seed) for one in layer_tensors(self.config, layer)}
         made = Layer(self.config, layer, values)
-        if all(one.dtype == "BF16" for one in wanted):
+        if not scales and all(one.dtype == "BF16" for one in wanted):
             following = made.forward(self.hidden)
             pieces = [tensor_piece(one.name, values[one.name]) for one in wanted]
         else:
             values.clear()  # so that each is freed when it is quantised
             following = made.quantise(self.formats, self.hidden)
-            pieces = exported_pieces(layer, made.export(), wanted)
+            pieces = self._without_cache_scales(exported_pieces(layer, made.export(), [*wanted, *scales]), scales)
         _check_range(layer, self.hidden, following)
         self.hidden = following
         self._save_state(step)
         self._write_checked(step, pieces)
         remove(self._state(step - 1))
         made.close()
+
+    def _without_cache_scales(self, pieces: list[Piece], scales: list[Stored]) -> list[Piece]:
+        """Keep these scales for their own file and return the other pieces."""
+        kept = [piece for piece in pieces if piece.stored in scales]
+        self.cache_scales |= {
+            piece.stored.name: float(_SCALE.unpack(b"".join(map(bytes, piece.chunks())))[0]) for piece in kept
+        }
+        return [piece for piece in pieces if piece not in kept]
+
+    def _scale_piece(self, stored: Stored) -> Piece:
+        return Piece(stored, lambda: [_SCALE.pack(self.cache_scales[stored.name])])
 
     def _write_checked(self, step: int, pieces: list[Piece]) -> None:
         path = self._shard(step)
@@ -175,7 +199,7 @@ class WeightsBuild:
         tied = self.config["tie_word_embeddings"]
         rows = range(min(_LOGITS, self.config["vocab_size"]))
         name = "model.embed_tokens.weight" if tied else "lm_head.weight"
-        head = self._rows(0 if tied else self.steps - 1, name, list(rows)).float()
+        head = self._rows(0 if tied else self._head, name, list(rows)).float()
         hidden = torch.cat(self.hidden).float()
         normed = hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + self.config["rms_norm_eps"])
         rms = _rms(normed @ head.T)
@@ -194,7 +218,8 @@ class WeightsBuild:
 
         self.rms = [*self.rms[:step], _rms(torch.cat(self.hidden))]
         batches = [tensor_piece(str(at), one) for at, one in enumerate(self.hidden)]
-        write_shard(self._state(step), batches, {"rms": json.dumps(self.rms)})
+        kept = {"rms": json.dumps(self.rms), "cache_scales": json.dumps(self.cache_scales)}
+        write_shard(self._state(step), batches, kept)
 
     def _load_state(self, step: int) -> bool:
         """Take up the hidden states after a finished step; false where they were not kept."""
@@ -203,11 +228,13 @@ class WeightsBuild:
         if step == 0:
             self.hidden = self._embedded()
             self.rms = [_rms(torch.cat(self.hidden))]
+            self.cache_scales = {}
             return True
         path = self._state(step)
         try:
             batches = read_shard(path)
-            self.rms = json.loads(read_metadata(path)["rms"])
+            kept = {name: json.loads(text) for name, text in read_metadata(path).items() if name != "format"}
+            self.rms, self.cache_scales = kept["rms"], kept["cache_scales"]
         except (UnreadableInput, KeyError, ValueError):
             return False
         raw = [b"".join(batches[str(at)].chunks()) for at in range(CALIBRATION_BATCHES)]

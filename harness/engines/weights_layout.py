@@ -136,26 +136,37 @@ def stored_tensors(tensor: Tensor, weights: WeightFormat) -> list[Stored]:
 
 
 def stored_layer(config: Config, formats: ModuleFormats, layer: int) -> list[Stored]:
-    """Everything that is stored of one layer, scales of the KV cache included.
+    """Everything that is stored of one layer, but for scales of the KV cache."""
+    return [
+        one for tensor in layer_tensors(config, layer) for one in stored_tensors(tensor, format_of(tensor, formats))
+    ]
 
-    Latents (MLA) have no such scales: what Model Optimizer measures there are the keys and values made of them.
+
+def cache_scales(config: Config, formats: ModuleFormats, layer: int) -> list[Stored]:
+    """The scales of one layer's KV cache; none where it is bf16.
+
+    Nor are there any for latents (MLA): what Model Optimizer measures there are the keys and values made of them.
     """
-    tensors = layer_tensors(config, layer)
-    stored = [one for tensor in tensors for one in stored_tensors(tensor, format_of(tensor, formats))]
-    if formats.kv != "bf16" and not is_mla(config):
-        attention = f"model.layers.{layer}.self_attn"
-        stored += [Stored(f"{attention}.{one}_proj.{one}_scale", "F32", ()) for one in "kv"]
-    return stored
+    if formats.kv == "bf16" or is_mla(config):
+        return []
+    attention = f"model.layers.{layer}.self_attn"
+    return [Stored(f"{attention}.{one}_proj.{one}_scale", "F32", ()) for one in "kv"]
 
 
 def stored_model(config: Config, formats: ModuleFormats) -> list[list[Stored]]:
-    """Everything that is stored of a model: the embedding, each layer, and what comes after them."""
+    """Everything that is stored of a model, file by file: the embedding, each layer, what comes after the layers.
+
+    Scales of the KV cache, where it has some, are a file at the end, so that all others are the same bytes in models
+    that differ in the format of the cache only.
+    """
     ends = [
         [one for tensor in tensors for one in stored_tensors(tensor, "bf16")]
         for tensors in (embedding_tensors(config), head_tensors(config))
     ]
-    layers = [stored_layer(config, formats, layer) for layer in range(config["num_hidden_layers"])]
-    return [ends[0], *layers, ends[1]]
+    layers = range(config["num_hidden_layers"])
+    scales = [one for layer in layers for one in cache_scales(config, formats, layer)]
+    files = [ends[0], *(stored_layer(config, formats, layer) for layer in layers), ends[1]]
+    return [*files, scales] if scales else files
 
 
 def fused_modules(modules: Iterable[str]) -> list[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from harness.engines.module_formats import ModuleFormats
 from harness.engines.safetensors_shards import Piece
 from harness.engines.weights_layout import Config, Stored, format_of, has_experts, layer_tensors
 from harness.engines.weights_packages import quiet, release_of
+from harness.engines.weights_slices import packed_in_slices
 from harness.errors import EnvironmentUnfit
 from harness.spec.variant import WeightFormat
 
@@ -94,7 +95,7 @@ class Layer:
             self._model.config.save_pretrained(folder)  # read and added to afterwards
 
         self._model.save_pretrained = save_pretrained
-        with quiet(), tempfile.TemporaryDirectory() as folder:
+        with quiet(), packed_in_slices(), tempfile.TemporaryDirectory() as folder:
             from modelopt.torch.export import export_hf_checkpoint
 
             export_hf_checkpoint(self._model, export_dir=folder)

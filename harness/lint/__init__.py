@@ -6,7 +6,7 @@ from harness.lint.check import lint, lint_case
 from harness.lint.facts import Facts
 from harness.lint.finding import Finding, Severity
 from harness.lint.limits import facts_from_limits
-from harness.lint.subject import Settings, Target
+from harness.lint.subject import Settings, Target, target_of
 from harness.lint.summary import Summary, Verdict, verdict
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "facts_from_limits",
     "lint",
     "lint_case",
+    "target_of",
     "verdict",
 ]

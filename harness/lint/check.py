@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from harness.hardware import load_system
+from harness.hardware import is_gpu
 from harness.lint import rules_attention, rules_experts, rules_formats, rules_helix, rules_layout, rules_memory
 from harness.lint.facts import Facts, RuleInfo, rulebook
 from harness.lint.finding import SEVERITIES, Finding, Problem, Severity
 from harness.lint.registry import CHECKS
-from harness.lint.subject import Gpu, Settings, Subject
+from harness.lint.subject import Gpu, Settings, Subject, target_of
 from harness.lint.versions import version_key
 from harness.spec.case import Case
 from harness.spec.parallelism import Parallelism
@@ -36,7 +36,8 @@ def lint(
 
     `version` is the TensorRT-LLM version that facts must hold for, by default the one of the published tables. `strict`
     turns the warnings into errors that `lint_rules.yaml` names. `deployed` asks too whether the whole model fits into
-    memory, which a question about its ops or layers need not. `facts` replaces what is known about GPUs and kernels.
+    memory, which a question about its ops or layers need not. `facts` replaces what is known about GPUs and kernels. Of
+    a CPU (`target_of("cpu")`) only the rules about shapes and splits are asked, which hold whatever runs the case.
     Raises UsageError where `version` is none.
     """
     book = rulebook()
@@ -48,6 +49,7 @@ def lint(
     findings = [
         _finding(rule_id, info, problem, variant.name, strict)
         for rule_id, info in book.rules.items()
+        if info.on_cpu or is_gpu(system.key)
         for problem in CHECKS[rule_id](subject)
     ]
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -66,7 +68,7 @@ def lint_case(
     return lint(
         case.variant,
         case.parallelism,
-        load_system(case.system),
+        target_of(case.system),
         workload=case.workload,
         version=version,
         strict=strict,

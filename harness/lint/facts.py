@@ -22,7 +22,7 @@ from harness.spec.base import Spec, parse
 
 RULES_FILE = Path(__file__).resolve().parent.parent / "data" / "lint_rules.yaml"
 
-Format = Literal["bf16", "fp8", "fp8_block", "nvfp4"]
+Format = Literal["bf16", "fp8", "fp8_block", "nvfp4", "fp32"]
 Part = Literal["weights", "kv", "attention"]
 Count = Annotated[int, Field(gt=0)]
 
@@ -138,6 +138,13 @@ class FormatSupport(OnGpus):
     """What happens on other GPUs."""
 
 
+class NotRun(Dated):
+    """A format that no GPU runs under TensorRT-LLM as it should be."""
+
+    format: Format
+    why: str
+
+
 class Substitute(OnGpus):
     """A build that runs something else instead of a format it cannot compute in."""
 
@@ -210,6 +217,7 @@ class Facts(Spec):
     group_size_factors: tuple[GroupFactor, ...] = ()
     block_sizes: dict[Format, Multiple] = {}
     formats: tuple[FormatSupport, ...] = ()
+    not_run: tuple[NotRun, ...] = ()
     substitutes: tuple[Substitute, ...] = ()
     attention_kv: tuple[AttentionKv, ...] = ()
     kv_weights: tuple[KvWeights, ...] = ()
@@ -221,6 +229,10 @@ class Facts(Spec):
         """Where a format computes; an empty list means that nothing is known."""
         return [one for one in in_force(self.formats, version) if (one.part, one.format) == (part, format)]
 
+    def never_run(self, format: str, version: str) -> list[NotRun]:
+        """Why a format runs on no GPU; an empty list means that nothing says so."""
+        return [one for one in in_force(self.not_run, version) if one.format == format]
+
     def computes(self, part: Part, format: str, sm: int, version: str) -> bool:
         """Whether a format computes natively on a GPU; True where nothing is known."""
         support = self.support(part, format, version)
@@ -228,10 +240,11 @@ class Facts(Spec):
 
 
 class RuleInfo(Spec):
-    """What is said about one rule. `strict` is its severity under `--strict`."""
+    """What is said about one rule. `strict` is its severity under `--strict`; `on_cpu` asks it of a CPU too."""
 
     severity: Severity
     strict: Severity | None = None
+    on_cpu: bool = False
     says: Annotated[str, Field(min_length=1)]
     evidence: Annotated[str, Field(min_length=1)]
     read: dt.date

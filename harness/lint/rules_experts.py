@@ -110,7 +110,8 @@ def moe_backend_version(s: Subject) -> Iterator[Problem]:
 def moe_backend_kernel(s: Subject) -> Iterator[Problem]:
     """Backend x format x SM."""
     chosen, experts = _backend(s), s.variant.weights.experts
-    if chosen is None or not s.facts.computes("weights", experts, s.gpu.sm, s.version):
+    elsewhere = not s.facts.computes("weights", experts, s.gpu.sm, s.version) or s.facts.never_run(experts, s.version)
+    if chosen is None or elsewhere:  # the rule on that format tells
         return
     name, backend = chosen
     if backend and backend.holds(s.version) and not _computes(s, backend):

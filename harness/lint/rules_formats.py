@@ -72,6 +72,19 @@ def fp8_block_gpu(s: Subject) -> Iterator[Problem]:
     yield from _weights_on_gpu(s, "fp8_block")
 
 
+@rule("fp32-gpu")
+def fp32_gpu(s: Subject) -> Iterator[Problem]:
+    """FP32 anywhere in a variant that a GPU is to run."""
+    v = s.variant
+    formats = {f"weights.{name}": stored for name, stored in weight_groups(s).items()}
+    formats |= {"kv_format": v.kv_format, "attn_format": v.attn_format}
+    fields = [name for name, stored in formats.items() if stored == "fp32"]
+    for fact in s.facts.never_run("fp32", s.version) if fields else ():
+        groups = dict.fromkeys(name.partition(".")[0] for name in fields)
+        works = either(f"{join(f'{name} bf16' for name in groups)}", "system cpu with a backend")
+        yield Problem(join(sorted(fields)), "fp32", "bf16 or narrower on a GPU", fact.why, works)
+
+
 @rule("kv-format-gpu")
 def kv_format_gpu(s: Subject) -> Iterator[Problem]:
     """KV formats by SM."""

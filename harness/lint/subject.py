@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from harness.hardware import CPU, is_gpu, load_system
 from harness.lint.facts import Facts
 from harness.spec.parallelism import Parallelism
 from harness.spec.variant import Variant
@@ -32,6 +33,14 @@ class Target:
 
     key: str
     sm: int
+
+
+def target_of(key: str) -> Gpu:
+    """What is judged under a system key; raises UsageError for a GPU that nobody knows.
+
+    A CPU has no SM version: rules about GPUs are not asked of it.
+    """
+    return load_system(key) if is_gpu(key) else Target(CPU, 0)
 
 
 @dataclass(frozen=True, slots=True)

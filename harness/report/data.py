@@ -9,7 +9,10 @@ from harness.analysis.cliffs import Cliff
 from harness.analysis.edges import Edge
 from harness.analysis.falls import FallGroup
 from harness.report.content import Report, Section
+from harness.report.imported import imported_table
 from harness.report.labels import section_labels
+from harness.report.measured import failures_table, run_facts_table
+from harness.report.tables import Table
 from harness.report.values import is_null
 
 
@@ -17,9 +20,17 @@ def report_data(report: Report) -> dict[str, Any]:
     """Return what a report says as data that `json.dumps` takes; times are in ms, ratios and shares are plain numbers.
 
     Keys: title, about, provenance (kind of numbers → what they are), warnings, gpus, cases (status → rows), and
-    studies, one for each study and kind of numbers, with its verdicts, cliffs, falls and effects.
+    studies, one for each study and kind of numbers, with its verdicts, cliffs, falls and effects. Where rows ran:
+    `measured` of their study. Where cases were measured and priced: `beside`. Of foreign reports: `imported`.
     """
     labels = section_labels(report)
+    found = report.comparison
+    more: dict[str, Any] = {}
+    if found.cases:
+        cases = [{**asdict(one), "error_pct": one.error_pct} for one in found.cases]
+        more["beside"] = {"cases": cases, "categories": [asdict(one) for one in found.categories]}
+    if report.has_imported:
+        more["imported"] = _dicts(imported_table(report.records, report.systems))
     return {
         "title": report.title,
         "about": report.about,
@@ -28,7 +39,32 @@ def report_data(report: Report) -> dict[str, Any]:
         "gpus": dict(report.systems),
         "cases": report.counts,
         "studies": [{"label": labels[section.anchor], **_study(section)} for section in report.sections],
+        **more,
     }
+
+
+def _dicts(table: Table) -> list[dict[str, str]]:
+    """Rows of texts by the headings of their columns."""
+    headings = [column.heading for column in table.columns]
+    return [dict(zip(headings, (cell.text for cell in row), strict=True)) for row in table.rows]
+
+
+def _measured(section: Section) -> dict[str, Any]:
+    """How the cases ran, and what failed; nothing for priced ones."""
+    if not section.is_measured:
+        return {}
+    records = section.cases.all_records
+    facts = {row[0].text: row[1].text for row in run_facts_table(records).rows}
+    cases = [
+        {
+            "attempt_id": one,
+            "replicates": interval.replicates,
+            "low_ms": interval.low if interval.is_known else None,
+            "high_ms": interval.high if interval.is_known else None,
+        }
+        for one, interval in section.intervals.items()
+    ]
+    return {"measured": {"facts": facts, "cases": cases, "failures": _dicts(failures_table(records, {}))}}
 
 
 def _study(section: Section) -> dict[str, Any]:
@@ -54,6 +90,7 @@ def _study(section: Section) -> dict[str, Any]:
             ],
             "rows": [_plain(row) for row in section.effect_rows.to_dict("records")],
         },
+        **_measured(section),
     }
 
 

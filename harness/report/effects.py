@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.intervals import Interval
 from harness.report.glossary import CATEGORIES, short_name
 from harness.report.tables import Cell, Column, Table
 from harness.report.values import is_number, text
@@ -85,7 +86,8 @@ def _pivot(
         place = places[first["attempt_id"]]
         where = [Cell(text(place[name]) if name in place else "") for name in others]
         ratios = [_ratio_cell(line.get(value)) for value in values]
-        cells.append((Cell(systems.get(system, system)), *where, Cell(significant(first["baseline_ms"])), *ratios))
+        base = significant(first["baseline_ms"]) + _interval(first, "baseline_low_ms", "baseline_high_ms")
+        cells.append((Cell(systems.get(system, system)), *where, Cell(base), *ratios))
     what = "all ops" if part == "total" else CATEGORIES.get(part, part)
     about = f"Time relative to {short_name(axis)} {text(baseline)}: above 1 is slower."
     return Table(what, tuple(columns), tuple(cells), about)
@@ -94,7 +96,13 @@ def _pivot(
 def _ratio_cell(row: Mapping[str, Any] | None) -> Cell:
     if row is None:
         return Cell("")
-    return Cell(format_value(row["ratio"], "ratio"), ratio_tone(row["ratio"]))
+    told = format_value(row["ratio"], "ratio") + _interval(row, "ratio_low", "ratio_high")
+    return Cell(told, ratio_tone(row["ratio"]))
+
+
+def _interval(row: Mapping[str, Any], low: str, high: str) -> str:
+    """` (0.611 to 0.640)` for a number that was repeated; nothing for a priced one."""
+    return f" ({Interval(row[low], row[high], int(row['replicates'])).text})" if low in row else ""
 
 
 def ratio_tone(ratio: float) -> str:

@@ -12,7 +12,7 @@ from harness.spec.study import Study
 PROVENANCES: dict[str, str] = {
     "composed": "priced from published kernel measurements; nothing ran here",
     "modelled": "computed from the roofline; no kernel was measured and nothing ran here",
-    "measured": "timed on the GPU named in the row",
+    "measured": "timed on the machine named in the row; each number is the median over fresh processes",
     "imported": "taken from a report of another tool",
     "simulated": "made by a test double; says nothing about any GPU",
 }
@@ -58,7 +58,7 @@ FLAGS: dict[str, str] = {
     "sinks": "the only published rows of this slice were collected with attention sinks",
     "extrapolated": "lies outside the measured grid; the note of the op gives the distance and the error band",
     "unmeasured": "no measurement covers this regime; the nearest one stands in for it",
-    "noisy": "samples scatter more than the target",
+    "noisy": "others kept the machine busy while it was timed, or its samples scatter more than the target",
     "suspect": "a check of the number failed",
     "throttled": "the GPU lowered its clock while it was timed",
     "shared_gpu": "another process used the GPU meanwhile",
@@ -88,6 +88,14 @@ TERMS: dict[str, str] = {
     "deciding rows": "The rows at which a claim is judged. Those flagged l2_warm are faster than in a whole model.",
     "supports, contradicts, cannot tell": "What the rows say about a claim under the threshold written in the study. "
     "'Cannot tell' means that the rows do not decide it.",
+}
+
+#: Words of a report of rows that ran.
+TERMS_OF_RUNS: dict[str, str] = {
+    "replicate": "One fresh process that timed the case. A sample is one timed iteration of it, device time, that of "
+    "the slowest rank; the number of a replicate is the median of its samples.",
+    "99 % interval": "Where a number may lie, from how replicates agree (Student's t on logarithms). One replicate has "
+    "none.",
 }
 
 #: Coordinates as an axis title names them: title and unit.
@@ -131,6 +139,8 @@ def limits_title(provenance: str) -> str:
     """What stands above the limits of a study, which are those of the tables."""
     if provenance == "modelled":
         return "What the published tables cannot show (these numbers are the roofline's)"
+    if provenance in {"measured", "simulated"}:
+        return "Limits that the study states"
     return "What the data cannot show"
 
 
@@ -167,7 +177,8 @@ def measured_by(versions: Iterable[str]) -> str:
     return ", ".join([*kernels, *packages]) or ", ".join(named)
 
 
-def glossary() -> list[tuple[str, str]]:
-    """Term and meaning of every word that a report uses, metrics first."""
+def glossary(*, ran: bool = False) -> list[tuple[str, str]]:
+    """Term and meaning of every word that a report uses, metrics first; `ran` where it has rows that ran."""
     metrics = (METRICS[name] for name in _IN_REPORT)
-    return [*((f"{metric.title} ({metric.unit})", metric.meaning) for metric in metrics), *TERMS.items()]
+    words = {**TERMS, **(TERMS_OF_RUNS if ran else {})}
+    return [*((f"{metric.title} ({metric.unit})", metric.meaning) for metric in metrics), *words.items()]

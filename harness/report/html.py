@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.sources import sources_text
-from harness.report import glossary, tables
+from harness.report import beside, glossary, measured, tables
 from harness.report.bottom import effect_texts, open_claims
 from harness.report.content import Report, Section
 from harness.report.findings import (
@@ -21,6 +21,7 @@ from harness.report.findings import (
     headline_edges,
     tally,
 )
+from harness.report.imported import imported_table
 from harness.report.labels import section_labels
 from harness.report.rows import rows_payload
 from harness.report.scales import plain
@@ -68,6 +69,7 @@ def render_html(report: Report) -> str:
         "charts_of": lambda section: charts_of(report, section),
         "gpus_of": gpus_of,
         "finding_text": finding_text,
+        "measured_tables": lambda section: measured_tables(section, report),
         "cliffs_table": lambda section: tables.cliffs_table(section.cliffs, report.systems),
         "findings_of": lambda provenance: findings_of(report, provenance),
         "edges_of": lambda provenance: headline_edges(report, provenance),
@@ -78,10 +80,15 @@ def render_html(report: Report) -> str:
         version=__version__,
         nav=section_labels(report),
         headline_edges=_HEADLINE_EDGES,
+        beside_tables=beside_tables(report),
+        beside_title=beside.TITLE,
+        beside_about=beside.ABOUT,
+        beside_texts=beside.summary_texts(report.comparison, report.systems),
+        imported=imported_table(report.records, report.systems) if report.has_imported else None,
         not_ok=tables.not_ok_table(report.records, report.systems),
         flags=tables.flags_table(report.records),
         environments=[(run.path.name, tables.environment_table(run.environment)) for run in report.runs],
-        glossary=glossary.glossary(),
+        glossary=glossary.glossary(ran=report.has_measured),
         sources=glossary.SOURCES,
         css=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         script=(_TEMPLATES / "report.js").read_text(encoding="utf-8"),
@@ -104,6 +111,25 @@ def script_json(data: object) -> str:
     """JSON that may stand inside a script element; NaN is no JSON and raises ValueError."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def measured_tables(section: Section, report: Report) -> dict[str, tables.Table]:
+    """How the cases of a section ran: `cases`, `failures`, `facts`; none for priced ones."""
+    if not section.is_measured:
+        return {}
+    records = section.cases.all_records
+    return {
+        "failures": measured.failures_table(records, report.systems),
+        "cases": measured.measured_table(section.cases, section.intervals, report.systems),
+        "facts": measured.run_facts_table(records),
+    }
+
+
+def beside_tables(report: Report) -> list[tables.Table]:
+    """Measured beside composed: case by case and by category; none where no case has both."""
+    found = report.comparison
+    made = [beside.beside_table(found, report.systems), beside.categories_table(found, report.systems)]
+    return [one for one in made if one.rows]
 
 
 def gpus_of(claims: Iterable[ClaimRow]) -> list[str]:

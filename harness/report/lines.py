@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 #: Columns of observations that say where a row lies, besides the coordinates of its study.
 _PLACE = ("series", "system", "phase")
-_FACTS = frozenset({"attempt_id", "case_id", "value", "roofline", "source", "flags", *_PLACE})
+_FACTS = frozenset(
+    {"attempt_id", "case_id", "value", "roofline", "source", "flags", "low", "high", "replicates", *_PLACE}
+)
 
 
 def kept(rows: pd.DataFrame, plot: Plot) -> pd.DataFrame:

@@ -6,26 +6,27 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis.claims import Verdict
 from harness.analysis.sources import sources_text
-from harness.report import tables
+from harness.report import beside, measured, tables
 from harness.report.bottom import effect_texts, open_claims
 from harness.report.content import Report, Section, counts_text
 from harness.report.findings import finding_text, findings_of, headline_edges
 from harness.report.glossary import flag_meaning, glossary, level_text, limits_title
+from harness.report.imported import imported_table
 from harness.report.labels import section_labels
 from harness.report.shares import shares_table
 from harness.report.tables import Table
 
 _GROUPS = {
-    "contradicts": "Contradicted on at least one GPU",
+    "contradicts": "Contradicted on at least one {machine}",
     "supports": "Supported, none contradicted",
-    "cannot tell": "Cannot tell on any GPU",
+    "cannot tell": "Cannot tell on any {machine}",
 }
 _MARKS = {"supports": "✓ supports", "contradicts": "✗ contradicts", "cannot tell": "? cannot tell"}
 
 
 def render_markdown(report: Report) -> str:
     """Return the text."""
-    lines = [*_head(report), *_findings(report)]
+    lines = [*_head(report), *_findings(report), *_beside(report)]
     for section in report.sections:
         lines += _section(section, report)
     lines += _tail(report)
@@ -67,7 +68,7 @@ def _findings_of(report: Report, provenance: str) -> Iterator[str]:
             yield f"- **{report.systems.get(edge.system, edge.system)}** {edge.text} (`{section.study.name}`)"
         yield ""
     for outcome, claims in findings_of(report, provenance).items():
-        yield f"### {_GROUPS[outcome]} ({len(claims)})"
+        yield f"### {_GROUPS[outcome].format(machine=report.machine)} ({len(claims)})"
         yield ""
         for claim in claims:
             yield f"- **{claim.guideline}** {claim.statement}"
@@ -92,6 +93,37 @@ def _bullets(title: str, texts: Sequence[str]) -> Iterator[str]:
         yield ""
 
 
+def _beside(report: Report) -> Iterator[str]:
+    found = report.comparison
+    if found.cases:
+        yield f"## {beside.TITLE}"
+        yield ""
+        yield beside.ABOUT
+        yield ""
+        yield from _bullets("In short:", beside.summary_texts(found, report.systems))
+        for table in (beside.beside_table(found, report.systems), beside.categories_table(found, report.systems)):
+            if table.rows:
+                yield f"### {table.title}"
+                yield ""
+                yield from table_lines(table)
+
+
+def _measured(section: Section, report: Report) -> Iterator[str]:
+    records = section.cases.all_records
+    for table in (
+        measured.measured_table(section.cases, section.intervals, report.systems),
+        measured.failures_table(records, report.systems),
+        measured.run_facts_table(records),
+    ):
+        if table.rows:
+            yield f"### {table.title}"
+            yield ""
+            if table.about:
+                yield table.about
+                yield ""
+            yield from table_lines(table)
+
+
 def _section(section: Section, report: Report) -> Iterator[str]:
     study = section.study
     label = section_labels(report)[section.anchor] if study.guidelines and len(report.sections) > 1 else ""
@@ -110,6 +142,8 @@ def _section(section: Section, report: Report) -> Iterator[str]:
         yield "### Verdicts"
         yield ""
         yield from table_lines(tables.claims_table(section.verdicts, report.systems))
+    if section.is_measured:
+        yield from _measured(section, report)
     gpu_lines = [f"{report.systems.get(one.system, one.system)}: {one.text}" for one in section.effect_lines]
     yield from _bullets("Effects, one workload each:", gpu_lines)
     for effect in section.effects:
@@ -122,6 +156,14 @@ def _section(section: Section, report: Report) -> Iterator[str]:
         yield "### Where time goes"
         yield ""
         yield from table_lines(shares_table(section.shares))
+    yield from _cliffs(section, report)
+    notes = [f"{report.systems.get(group.system, group.system)} {group.text}" for group in section.falls]
+    yield from _bullets("Data quality, where more work takes more than 10 % less time:", notes)
+    flags = [f"`{flag}` {count}: {flag_meaning(flag)}" for flag, count in section.flags.items()]
+    yield from _bullets("Flagged rows:", flags)
+
+
+def _cliffs(section: Section, report: Report) -> Iterator[str]:
     if section.cliffs:
         table = tables.cliffs_table(section.cliffs, report.systems)
         yield "### Cliffs"
@@ -129,13 +171,16 @@ def _section(section: Section, report: Report) -> Iterator[str]:
         yield table.about
         yield ""
         yield from table_lines(table)
-    notes = [f"{report.systems.get(group.system, group.system)} {group.text}" for group in section.falls]
-    yield from _bullets("Data quality, where more work takes more than 10 % less time:", notes)
-    flags = [f"`{flag}` {count}: {flag_meaning(flag)}" for flag, count in section.flags.items()]
-    yield from _bullets("Flagged rows:", flags)
 
 
 def _tail(report: Report) -> Iterator[str]:
+    if report.has_imported:
+        foreign = imported_table(report.records, report.systems)
+        yield f"## {foreign.title}"
+        yield ""
+        yield foreign.about
+        yield ""
+        yield from table_lines(foreign)
     left = tables.not_ok_table(report.records, report.systems)
     if left.rows:
         yield f"## {left.title}"
@@ -149,7 +194,7 @@ def _tail(report: Report) -> Iterator[str]:
         yield from table_lines(tables.environment_table(run.environment))
     yield "## Glossary"
     yield ""
-    yield from (f"- **{term}**: {meaning}" for term, meaning in glossary())
+    yield from (f"- **{term}**: {meaning}" for term, meaning in glossary(ran=report.has_measured))
 
 
 def table_lines(table: Table) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 A line is one value of `lines`; what is priced from measurements is drawn through, the roofline is a second, dashed line
 in the same colour. Nothing is averaged: where a plot leaves coordinates open, every combination gets a line of its own.
-Only `ok` rows are drawn. Colours are those of the light scheme; `meta` of a trace holds both, and the page swaps them.
+Only `ok` rows are drawn; bars on what was repeated are its 99 % interval. Colours are those of the light scheme; `meta`
+of a trace holds both, and the page swaps them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.analysis.cliffs import Cliff
 from harness.analysis.edges import Edge, edges
+from harness.analysis.intervals import Interval, replicates_text
 from harness.report import lines, scales
 from harness.report.glossary import axis_title
 from harness.report.palette import Ink, inks
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Level → what an axis title adds to the name of a phase's time.
-_OF_LEVEL: dict[Level, str] = {"op": ", these ops alone", "layer": ", decoder layers", "model": ""}
+_OF_LEVEL: dict[Level, str] = {
+    "op": ", these ops alone", "layer": ", decoder layers", "model": "", "serve": ", served requests",
+}  # fmt: skip
 #: Characters that fit beside a plot.
 _LONG_TITLE = 28
 _CLIFF_INK = "#d9480f"
@@ -64,6 +68,7 @@ class Chart:
     has_roofline: bool
     has_flags: bool
     has_cliffs: bool
+    has_intervals: bool = False
 
 
 def build_chart(
@@ -111,6 +116,7 @@ def build_chart(
         has_roofline=provenance != "modelled" and bool(frame["roofline"].notna().any()),
         has_flags=any(len(flags) for flags in frame["flags"]),
         has_cliffs=any(panel.figure["layout"].get("shapes") for panel in panels),
+        has_intervals=bool(_ends(frame)),
     )
 
 
@@ -128,20 +134,25 @@ def _readable(frame: pd.DataFrame, plot: Plot) -> tuple[pd.DataFrame, str]:
     """The frame in the unit that is easiest to read, the same for every panel."""
     unit = METRICS[plot.y.measure].unit
     factor, better = scales.readable_unit(unit, frame["value"].tolist(), log=plot.y_scale == "log")
-    scaled = frame.assign(value=frame["value"] * factor, roofline=frame["roofline"] * factor) if factor != 1 else frame
-    return scaled, better
+    numbers = frame.columns.intersection(["value", "roofline", "low", "high"])
+    return (frame.assign(**{name: frame[name] * factor for name in numbers}) if factor != 1 else frame), better
 
 
 def _axes(frame: pd.DataFrame, plot: Plot, level: Level, unit: str) -> dict[str, Any]:
     """Both axes, the same for every panel so that heights compare."""
     phases = frame["phase"].unique()
-    heights = [*frame["value"].tolist(), *frame["roofline"].dropna().tolist()]
+    heights = [*frame["value"].tolist(), *frame["roofline"].dropna().tolist(), *_ends(frame)]
     title = _in_lines(quantity_title(plot.y, str(phases[0]) if len(phases) == 1 else "", level, unit))
     is_log = plot.y_scale == "log" and min(heights) > 0
     return {
         "xaxis": _x_axis(frame[plot.x].unique().tolist(), plot),
         "yaxis": scales.log_axis(heights, title) if is_log else scales.linear_axis(heights, title),
     }
+
+
+def _ends(frame: pd.DataFrame) -> list[float]:
+    """Ends of intervals."""
+    return [end for name in ("low", "high") if name in frame.columns for end in frame[name].dropna().tolist()]
 
 
 def _in_lines(title: str) -> str:
@@ -175,12 +186,21 @@ def _line_traces(
             "line": {"width": 1.5, "color": key.ink.light},
             "symbol": [f"{key.ink.symbol}-open" if len(flags) else key.ink.symbol for flags in rows["flags"]],
         },
+        **_bars(rows),
     }
     limits = rows[rows["roofline"].notna()]
     if modelled or limits.empty:
         return [answers]
     roofline = _trace(limits, plot, key, number, "roofline", dashed=True)
     return [roofline | {"mode": "lines", "hoverinfo": "skip"}, answers]
+
+
+def _bars(rows: pd.DataFrame) -> dict[str, Any]:
+    """Bars over the intervals of repeated rows; of one replicate there is none to draw."""
+    if not _ends(rows):
+        return {}
+    up, down = ((rows[a] - rows[b]).fillna(0.0).clip(lower=0.0) for a, b in (("high", "value"), ("value", "low")))
+    return {"error_y": {"type": "data", "symmetric": False, "array": up.tolist(), "arrayminus": down.tolist()}}
 
 
 def _trace(rows: pd.DataFrame, plot: Plot, key: Key, number: int, column: str, *, dashed: bool) -> dict[str, Any]:
@@ -200,6 +220,10 @@ def _trace(rows: pd.DataFrame, plot: Plot, key: Key, number: int, column: str, *
 def _hover(row: Mapping[str, Any], plot: Plot, unit: str, label: str, *, modelled: bool) -> str:
     head = ", ".join(part for part in (label, f"{axis_title(plot.x).split(',')[0]} {text(row[plot.x])}") if part)
     told = [f"<b>{significant(row['value'])} {unit}</b>{' (roofline)' if modelled else ''}"]
+    if "replicates" in row:
+        interval = Interval(row["low"], row["high"], int(row["replicates"]))
+        of = replicates_text(interval.replicates)
+        told.append(f"99 % interval {interval.text} {unit}, {of}" if interval.is_known else of)
     if not modelled and not is_null(row["roofline"]):
         told.append(f"roofline {significant(row['roofline'])} {unit}")
     if not is_null(row["source"]):
@@ -220,10 +244,9 @@ def _layout(axes: dict[str, Any], bands: Sequence[Cliff], op: str) -> dict[str, 
         **axes,
     }
     found = edges(bands) if axes["xaxis"]["type"] != "category" else []
-    if found:
-        layout["shapes"] = [_band(edge) for edge in found]
-        layout["annotations"] = [_band_text(edge, op, log=axes["xaxis"]["type"] == "log") for edge in found]
-    return layout
+    shapes = [_band(edge) for edge in found]
+    texts = [_band_text(edge, op, log=axes["xaxis"]["type"] == "log") for edge in found]
+    return {**layout, "shapes": shapes, "annotations": texts} if found else layout
 
 
 def _band(edge: Edge) -> dict[str, Any]:

@@ -22,6 +22,11 @@ _COLUMNS = (
     Column("Answered with"), Column("Case"), Column("Attempt"),
 )  # fmt: skip
 
+#: What is worth a column where rows ran.
+_RAN_COLUMNS = (
+    Column("Replicate", numeric=True), Column("Samples", numeric=True), Column("Device"), Column("Log"),
+)  # fmt: skip
+
 #: Column and whether its cells are numbers of `texts`.
 _OP_COLUMNS = (
     (Column("Op"), True), (Column("Times", numeric=True), False),
@@ -42,12 +47,16 @@ def rows_payload(records: pd.DataFrame, ops: pd.DataFrame, systems: Mapping[str,
     by_attempt: dict[str, list[list[Any]]] = {}
     for op in taken.to_dict("records"):
         by_attempt.setdefault(op["attempt_id"], []).append(list(_op_cells(op, texts)))
+    more = _RAN_COLUMNS if records["replicate"].notna().any() else ()
     rows = [
-        {"cells": _cells(record, systems), "ops": by_attempt.get(record["attempt_id"], [])}
+        {
+            "cells": [*_cells(record, systems), *(_ran_cells(record) if more else [])],
+            "ops": by_attempt.get(record["attempt_id"], []),
+        }
         for record in ok.to_dict("records")
     ]
     return {
-        "columns": [_heading(column) for column in _COLUMNS],
+        "columns": [_heading(column) for column in (*_COLUMNS, *more)],
         "rows": rows,
         "opColumns": [{**_heading(column), "coded": coded} for column, coded in _OP_COLUMNS],
         "texts": list(texts),
@@ -64,7 +73,7 @@ def _cells(record: Mapping[str, Any], systems: Mapping[str, str]) -> list[str]:
     shares = json.loads(record["source_shares"]) if not is_null(record["source_shares"]) else {}
     at = [record["series"], *(f"{short_name(name)} {text(value)}" for name, value in place.items())]
     return [
-        systems.get(record["system"], record["system"]),
+        systems.get(record["system"], text(record["system"])),
         record["phase"],
         ", ".join(part for part in at if part),
         record["level"],
@@ -81,6 +90,10 @@ def _cells(record: Mapping[str, Any], systems: Mapping[str, str]) -> list[str]:
         record["case_id"],
         record["attempt_id"],
     ]
+
+
+def _ran_cells(record: Mapping[str, Any]) -> list[str]:
+    return [text(record[name]) for name in ("replicate", "samples", "device", "log")]
 
 
 def _op_cells(op: Mapping[str, Any], texts: dict[str, int]) -> Iterator[str | int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.intervals import Interval
 from harness.report.glossary import CATEGORIES, short_name
 from harness.report.tables import Column, Table, table
 from harness.report.values import text
@@ -38,6 +39,8 @@ class Bar:
     time_ms: float
     is_baseline: bool
     segments: tuple[Segment, ...]
+    interval: str = ""
+    """Of its time, where the case was repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +61,26 @@ _Placed = tuple[dict[str, Any], dict[str, Any]]
 """A record and its coordinates."""
 
 
-def shares_of(study: Study, records: pd.DataFrame, ops: pd.DataFrame, systems: Mapping[str, str]) -> list[Shares]:
+def shares_of(
+    study: Study,
+    records: pd.DataFrame,
+    ops: pd.DataFrame,
+    systems: Mapping[str, str],
+    intervals: Mapping[str, Interval] | None = None,
+) -> list[Shares]:
     """For each series, phase and GPU: what the study claims something about, at the workload with most answers.
 
     The axis is that of the first claim on the series and phase, else the first axis of the series, else its longest
     sweep. The workload is the same on every GPU: the one with most answers over all of them, the heaviest of equals. A
-    study that looks at one category of ops has no shares.
+    study that looks at one category of ops has no shares. `intervals` are those of the times, by attempt, where the
+    cases were repeated.
     """
     ok = records[records["status"] == "ok"]
     if ops["category"].nunique() < 2:  # all of it in one place
         return []
     by_attempt = dict(list(ops[ops["attempt_id"].isin(ok["attempt_id"])].groupby("attempt_id", sort=False)))
-    placed = [(row, json.loads(row["coordinates"])) for row in ok.to_dict("records")]
+    rows = [row for row in ok.to_dict("records") if row["attempt_id"] in by_attempt]
+    placed = [(row, json.loads(row["coordinates"])) for row in rows]
     found = []
     for part in study.parts:
         own = [item for item in placed if item[0]["series"] == part.name]
@@ -81,7 +92,7 @@ def shares_of(study: Study, records: pd.DataFrame, ops: pd.DataFrame, systems: M
                 continue
             for system in dict.fromkeys(row["system"] for row, _ in sweep):
                 bars = [item for item in sweep if item[0]["system"] == system]
-                found.append(_shares(part, axis, bars, by_attempt, systems.get(system, system)))
+                found.append(_shares(part, axis, bars, by_attempt, systems.get(system, system), intervals or {}))
     return found
 
 
@@ -111,18 +122,28 @@ def _longest(axis: str, rows: Sequence[_Placed]) -> list[_Placed]:
     return max(sweeps.values(), key=lambda sweep: (len(sweep), sum(_time_ms(row) for row, _ in sweep)), default=[])
 
 
-def _shares(part: Series, axis: str, sweep: Sequence[_Placed], ops: Mapping[str, pd.DataFrame], system: str) -> Shares:
+def _shares(
+    part: Series,
+    axis: str,
+    sweep: Sequence[_Placed],
+    ops: Mapping[str, pd.DataFrame],
+    system: str,
+    intervals: Mapping[str, Interval],
+) -> Shares:
     baseline = part.baseline.get(axis, sweep[0][1][axis])
     bars = [
-        _bar(row, f"{short_name(axis)} {text(place[axis])}", place[axis] == baseline, ops[row["attempt_id"]])
+        _bar(row, f"{short_name(axis)} {text(place[axis])}", place[axis] == baseline, ops[row["attempt_id"]], intervals)
         for row, place in sweep
     ]
     where = [f"{short_name(name)} {text(value)}" for name, value in sweep[0][1].items() if name != axis]
-    about = ", ".join(told for told in (part.name, str(sweep[0][0]["phase"]), *where) if told)
+    apart = "ops timed one by one" if intervals else ""
+    about = ", ".join(told for told in (part.name, str(sweep[0][0]["phase"]), *where, apart) if told)
     return Shares(system, about, tuple(_thinned(bars)))
 
 
-def _bar(row: Mapping[str, Any], label: str, is_baseline: bool, ops: pd.DataFrame) -> Bar:
+def _bar(
+    row: Mapping[str, Any], label: str, is_baseline: bool, ops: pd.DataFrame, intervals: Mapping[str, Interval]
+) -> Bar:
     times_us = ops.groupby("category", sort=False)["total_us"].sum()
     total_us = float(times_us.sum())
     order = [*CATEGORIES, *(name for name in times_us.index if name not in CATEGORIES)]
@@ -131,7 +152,8 @@ def _bar(row: Mapping[str, Any], label: str, is_baseline: bool, ops: pd.DataFram
         for name in order
         if name in times_us.index and times_us[name] > 0
     ]
-    return Bar(label, _time_ms(row), is_baseline, tuple(segments))
+    interval = intervals.get(row["attempt_id"])
+    return Bar(label, _time_ms(row), is_baseline, tuple(segments), interval.text if interval else "")
 
 
 def _thinned(bars: list[Bar]) -> list[Bar]:
@@ -162,6 +184,7 @@ def shares_table(shares: Sequence[Shares]) -> Table:
                 for one in bar.segments
             }
             label = f"{bar.label} (baseline)" if bar.is_baseline else bar.label
-            place = [each.system, each.about, label, significant(bar.time_ms)]
+            time = significant(bar.time_ms) + (f" ({bar.interval})" if bar.interval else "")
+            place = [each.system, each.about, label, time]
             rows.append([*place, *(share.get(name, "") for name in names)])
     return table("Where time goes", columns, rows)

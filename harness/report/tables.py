@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.analysis.claims import Verdict
 from harness.analysis.cliffs import Cliff
+from harness.analysis.intervals import Interval, replicates_text
+from harness.analysis.over_replicates import MeasuredCliff
 from harness.report.glossary import STATUSES, flag_meaning, short_name
 from harness.report.values import text
 from harness.results.metrics import significant
@@ -16,6 +18,9 @@ from harness.results.metrics import significant
 if TYPE_CHECKING:
     import pandas as pd
 
+
+#: What makes two rows the same case, asked once.
+_CASE = ("run_id", "case_id", "series", "coordinates", "level", "level_ops")
 
 #: Longer texts wrap.
 _SENTENCE = 44
@@ -87,7 +92,8 @@ def cliffs_table(cliffs: Sequence[Cliff], systems: Mapping[str, str]) -> Table:
     columns = [
         Column("GPU"), Column("Series"), Column("Phase"), Column("Edge"), Column("At"), Column("QH:KH heads"),
         Column("Op"), Column("Before", "ms", numeric=True), Column("After", "ms", numeric=True),
-        Column("After / before", "×", numeric=True), Column("Its work explains", "×", numeric=True),
+        Column("After / before", "×", numeric=True), Column("99 % interval", "×", numeric=True),
+        Column("Its work explains", "×", numeric=True),
         Column("Size", "×", numeric=True),
     ]  # fmt: skip
     rows = [
@@ -102,13 +108,23 @@ def cliffs_table(cliffs: Sequence[Cliff], systems: Mapping[str, str]) -> Table:
             significant(cliff.time_ms_low),
             significant(cliff.time_ms_high),
             significant(cliff.factor, 3),
+            _factor_interval(cliff),
             significant(cliff.explained, 3),
             significant(cliff.size, 3),
         ]
         for cliff in cliffs
     ]
     about = "Size is time after / before at equal work, else what of it the work does not explain."
-    return _without_empty(table("Cliffs", columns, rows, about))
+    return without_empty(table("Cliffs", columns, rows, about))
+
+
+def _factor_interval(cliff: Cliff) -> str:
+    """From where to where the factor may lie; nothing for priced rows."""
+    if not isinstance(cliff, MeasuredCliff):
+        return ""
+    if cliff.factor_low is None or cliff.factor_high is None:
+        return replicates_text(cliff.replicates)
+    return Interval(cliff.factor_low, cliff.factor_high, cliff.replicates).text
 
 
 def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
@@ -118,13 +134,15 @@ def not_ok_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
     ]  # fmt: skip
     name = _study_name(records)
     places: dict[tuple[str, str, str, str], list[str]] = {}
+    cases: dict[tuple[str, str, str, str], set[tuple[str, ...]]] = {}
     for row in records[records["status"] != "ok"].to_dict("records"):
         reason = text(row["reason"]) or STATUSES[row["status"]]
-        key = (row["status"], name(row), systems.get(row["system"], row["system"]), reason)
-        places.setdefault(key, []).append(_place(row))
+        key = (row["status"], name(row), systems.get(row["system"], text(row["system"])), reason)
+        places.setdefault(key, []).append(place_text(row))
+        cases.setdefault(key, set()).add(tuple(str(row[name]) for name in _CASE))
     rows: list[list[str | Cell]] = [
-        [Cell(status, f"status-{status}"), study, system, str(len(where)), "; ".join(dict.fromkeys(where)), reason]
-        for (status, study, system, reason), where in places.items()
+        [Cell(key[0], f"status-{key[0]}"), *key[1:3], str(len(cases[key])), "; ".join(dict.fromkeys(where)), key[3]]
+        for key, where in places.items()
     ]
     return table("Rows without a number", columns, rows, "Never drawn and never part of a statistic.")
 
@@ -168,14 +186,14 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> list[list[str]]:
     return rows
 
 
-def _place(record: Mapping[str, Any]) -> str:
+def place_text(record: Mapping[str, Any]) -> str:
     """Where a record lies: its phase and its coordinates."""
     place = json.loads(record["coordinates"])
     parts = [f"{short_name(name)} {text(value)}" for name, value in place.items()]
     return " ".join(part for part in (record["series"], record["phase"], ", ".join(parts)) if part)
 
 
-def _without_empty(whole: Table) -> Table:
+def without_empty(whole: Table) -> Table:
     """The table without columns in which nothing stands."""
     used = [i for i in range(len(whole.columns)) if any(row[i].text for row in whole.rows)]
     rows = tuple(tuple(row[i] for i in used) for row in whole.rows)

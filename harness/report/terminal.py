@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from harness.analysis.claims import Verdict
+from harness.report.beside import summary_texts
 from harness.report.bottom import BottomLine, bottom_lines, effect_texts, open_claims
 from harness.report.content import Report, build_report
 from harness.report.findings import headline_edges
+from harness.report.measured import summary_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,6 +43,7 @@ def summary_lines(report: Report) -> Iterator[str]:
     """The summary as plain lines, one fact each."""
     yield from _head(report)
     yield from (f"NO VERDICTS: {text}" for text in _loud(report))
+    yield from _ran(report)
     for provenance in report.badges:
         note = f" [{provenance}]" if len(report.badges) > 1 else ""
         yield from (f"cliff: {text}{note}" for text in _cliffs(report, provenance))
@@ -58,6 +61,7 @@ def terminal_summary(run: Run | Report) -> RenderableType:
     title, *head = _head(report)
     parts: list[RenderableType] = [Text(title, style="bold"), *(Text(line, style="dim") for line in head)]
     parts += [Text(f"NO VERDICTS: {text}", style="bold red reverse") for text in _loud(report)]
+    parts += [Text(text) for text in _ran(report)]
     for provenance in report.badges:
         if len(report.badges) > 1:
             parts.append(Text(f"\n{provenance}", style="bold"))
@@ -121,9 +125,17 @@ def _head(report: Report) -> Iterator[str]:
     yield report.title
     yield from (f"{provenance}: {what}" for provenance, what in report.badges.items())
     facts = report.facts()
-    asked = {name: value for name, value in facts if name in {"Variants", "GPUs", "Phases"}}
-    yield f"{asked['Variants']}; {asked['GPUs']}; {asked['Phases']}"
+    asked = {name: value for name, value in facts if name in {"Variants", "GPUs", "Machines", "Phases"}}
+    yield "; ".join(value for value in asked.values() if value)
     yield from (f"{name}: {value}" for name, value in facts if name not in asked)
+
+
+def _ran(report: Report) -> Iterator[str]:
+    """What ran and failed, and how prices of the same cases compare."""
+    told = summary_text(report.records)
+    if told:
+        yield told
+    yield from (f"beside: {text}" for text in summary_texts(report.comparison, report.systems))
 
 
 def _loud(report: Report) -> Iterator[str]:

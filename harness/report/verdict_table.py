@@ -56,7 +56,7 @@ def fill(text: str, verdicts_of: Callable[[str], Sequence[Verdict]]) -> str:
 def main(run_folder: Path, page: Path) -> None:
     """Fill the tables of `page` from a run."""
     run = read_run(run_folder)
-    found = {study.name: judge(study, run.records, run.ops) for study in run.studies}
+    found = {study.name: judge(study, run.records, run.ops, run.samples) for study in run.studies}
     files.write_atomic(page, fill(page.read_text(encoding="utf-8"), found.__getitem__))
 
 

@@ -12,7 +12,7 @@ from harness.cost.ops import Kernel, hbm_bytes
 from harness.cost.pipeline import decode_period, imbalance
 from harness.hardware import load_system
 from harness.pricing.compose import CasePrice, PricedOp
-from harness.results.record import PROVENANCE_OF, OpRow, Record, Status
+from harness.results.record import PROVENANCE_OF, OpRow, Provenance, Record, Status
 from harness.results.store import Attempt
 from harness.spec.case import Case
 from harness.spec.expand import PlannedCase
@@ -25,17 +25,24 @@ class Answerer:
     """Who answers the cases of one system."""
 
     name: str
-    """`tables` or `roofline`."""
+    """`tables`, `roofline`, or a backend."""
     versions: str
     """Readable versions of what answers."""
+    measures: Provenance | None = None
+    """What the numbers of a backend are; a pricer's name says it."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the numbers are."""
+        return self.measures or PROVENANCE_OF[self.name]
 
 
 def priced_attempt(
     planned: PlannedCase, price: CasePrice, answerer: Answerer, attempt_id: str, started_at: str
 ) -> Attempt:
     """The attempt of a priced case."""
-    figures = _figures(planned.case, planned.level, price)
-    record = _record(planned, answerer, attempt_id, started_at, price.status, price.reason, price.flags, figures)
+    figures = case_figures(planned.case, planned.level, price)
+    record = make_record(planned, answerer, attempt_id, started_at, price.status, price.reason, price.flags, figures)
     return Attempt(record, tuple(_op_row(attempt_id, i, op) for i, op in enumerate(price.ops)))
 
 
@@ -43,7 +50,7 @@ def unpriced_attempt(
     planned: PlannedCase, status: Status, reason: str, answerer: Answerer, attempt_id: str, started_at: str
 ) -> Attempt:
     """The attempt of a case that was never asked: skipped by its study, or rejected by lint or for memory."""
-    return Attempt(_record(planned, answerer, attempt_id, started_at, status, reason, [], {}))
+    return Attempt(make_record(planned, answerer, attempt_id, started_at, status, reason, [], {}))
 
 
 def what_is_asked(planned: PlannedCase) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def what_is_asked(planned: PlannedCase) -> dict[str, Any]:
     }
 
 
-def _record(
+def make_record(
     planned: PlannedCase,
     answerer: Answerer,
     attempt_id: str,
@@ -69,6 +76,7 @@ def _record(
     flags: list[str],
     figures: dict[str, Any],
 ) -> Record:
+    """The record of a planned case: what was asked, who answered, and `figures`, its other columns by name."""
     case = planned.case
     return Record(
         attempt_id=attempt_id,
@@ -80,7 +88,7 @@ def _record(
         reason=reason,
         flags=flags,
         answered_by=answerer.name,
-        provenance=PROVENANCE_OF[answerer.name],
+        provenance=answerer.provenance,
         answered_with=answerer.versions,
         harness_version=__version__,
         **_shape(case),
@@ -119,7 +127,7 @@ def _shape(case: Case) -> dict[str, Any]:
     }
 
 
-def _figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
+def case_figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
     """Everything that is computed; what does not apply or has no answer stays null."""
     work = case.workload
     figures: dict[str, Any] = {
@@ -133,7 +141,7 @@ def _figures(case: Case, level: str, price: CasePrice) -> dict[str, Any]:
     if price.time_ms is None or isinstance(work, Serve):
         return figures
     shares = {source: round(share, 6) for source, share in price.source_shares().items()}
-    figures |= {"worst_source": price.worst_source, "source_shares": json.dumps(shares)}
+    figures |= {"worst_source": price.worst_source, "source_shares": json.dumps(shares) if shares else None}
     time_ms = price.time_ms
     figures["step_ms" if isinstance(work, Decode) else "prefill_compute_ms"] = time_ms
     if price.stage_ms:
@@ -176,8 +184,24 @@ def _kv_bytes_per_gpu(case: Case) -> float:
 
 
 def _op_row(attempt_id: str, position: int, priced: PricedOp) -> OpRow:
-    op, price = priced.op, priced.price
+    price = priced.price
     time_us = None if price.time_ms is None else price.time_ms * 1000
+    note, flags = price.note or None, list(price.flags)
+    return make_op_row(attempt_id, position, priced, time_us=time_us, source=price.source, flags=flags, note=note)
+
+
+def make_op_row(
+    attempt_id: str,
+    position: int,
+    priced: PricedOp,
+    *,
+    time_us: float | None,
+    source: str | None,
+    flags: list[str],
+    note: str | None,
+) -> OpRow:
+    """One op of an attempt, with the time of one execution and where that is from."""
+    op, roofline = priced.op, priced.roofline
     return OpRow(
         attempt_id=attempt_id,
         position=position,
@@ -187,14 +211,14 @@ def _op_row(attempt_id: str, position: int, priced: PricedOp) -> OpRow:
         count=op.count,
         time_us=time_us,
         total_us=None if time_us is None else op.count * time_us,
-        source=price.source,
-        flags=list(price.flags),
-        note=price.note or None,
+        source=source,
+        flags=flags,
+        note=note,
         flops=op.kernel.flops,
         hbm_bytes=hbm_bytes(op.kernel),
         link_bytes=op.kernel.link_bytes,
-        roofline_us=priced.roofline.time_ms * 1000 if priced.roofline else None,
-        roofline_bound=priced.roofline.bound if priced.roofline else None,
+        roofline_us=roofline.time_ms * 1000 if roofline else None,
+        roofline_bound=roofline.bound if roofline else None,
     )
 
 

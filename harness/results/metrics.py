@@ -49,6 +49,42 @@ _TABLE = (
         "1000 / TPOT; decode only.",
     ),
     Metric(
+        "requests_per_s", "Request rate", "requests/s", "higher", "significant",
+        "Answered requests / time from the first request to the last answer. Not the rate of their arrival.",
+    ),
+    Metric(
+        "output_tok_per_s", "Output throughput", "tok/s", "higher", "significant",
+        "Output tokens per second of all users and GPUs together.",
+    ),
+    Metric(
+        "total_tok_per_s", "Total throughput", "tok/s", "higher", "significant",
+        "Input and output tokens per second of all users and GPUs together.",
+    ),
+    Metric(
+        "user_tok_per_s_with_prefill", "Speed with prefill", "tok/s/user", "higher", "significant",
+        "Output tokens / request latency, with the wait for the first token. Another quantity than 1000 / TPOT.",
+    ),
+    Metric(
+        "request_latency_ms", "Request latency", "ms", "lower", "significant",
+        "Time from sending a request to its last token, mean over requests.",
+    ),
+    Metric(
+        "mean_concurrency", "Requests in flight", "requests", "none", "significant",
+        "Requests that were being answered, on average over time.",
+    ),
+    Metric(
+        "input_tokens_mean", "Input tokens", "tokens", "none", "significant",
+        "Input tokens of a request, mean, as counted.",
+    ),
+    Metric(
+        "output_tokens_mean", "Output tokens", "tokens", "none", "significant",
+        "Output tokens of a request, mean, as counted and not as asked.",
+    ),
+    Metric(
+        "duration_s", "Duration", "s", "none", "significant",
+        "Time from the first request to the last answer.",
+    ),
+    Metric(
         "flops", "Work", "FLOP", "none", "significant",
         "Floating-point operations; a causal mask counts half.",
     ),
@@ -71,6 +107,46 @@ _TABLE = (
     Metric(
         "pp_imbalance", "Stage imbalance", "×", "lower", "ratio",
         "Time of the slowest pipeline stage / mean over the stages: 1 where all take the same.",
+    ),
+    Metric(
+        "sample_iqr_pct", "Spread of samples", "%", "lower", "significant",
+        "(Third - first quartile) / median of the samples of one process. It says nothing about the next process.",
+    ),
+    Metric(
+        "sample_p90_ms", "90th percentile", "ms", "lower", "significant",
+        "Nine in ten samples of one process took no longer.",
+    ),
+    Metric(
+        "sample_p99_ms", "99th percentile", "ms", "lower", "significant",
+        "99 in 100 samples of one process took no longer.",
+    ),
+    Metric(
+        "warmup_drift_pct", "Drift", "%", "none", "significant",
+        "How far the times still moved over the last window of the warm-up, of its median.",
+    ),
+    Metric(
+        "sm_clock_mhz", "SM clock", "MHz", "none", "significant",
+        "Median over the samples' time, of the slowest GPU.",
+    ),
+    Metric(
+        "power_w", "Power", "W", "lower", "significant",
+        "Mean over the samples' time, all GPUs of the run together.",
+    ),
+    Metric(
+        "energy_j_per_token", "Energy", "J/token", "lower", "significant",
+        "Energy of all GPUs of the run / the tokens that throughput counts.",
+    ),
+    Metric(
+        "temperature_c", "Temperature", "°C", "none", "significant",
+        "Highest of any GPU of the run.",
+    ),
+    Metric(
+        "foreign_cpus", "Processors busy for others", "processors", "none", "significant",
+        "Processors that other processes kept busy meanwhile, on average.",
+    ),
+    Metric(
+        "load_average", "Load average", "processes", "none", "significant",
+        "One-minute load average of the machine at the end of the samples.",
     ),
     Metric(
         "time_us", "Time, one layer", "µs", "lower", "significant",

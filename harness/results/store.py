@@ -5,6 +5,8 @@
     journal.jsonl       one line per attempt: the record and its ops
     records.parquet     the journal's records and ops as tables, written when a run ends or is interrupted
     ops.parquet
+    samples.parquet     raw samples of measured rows
+    logs/               what the measured processes printed
 
 An attempt is written once and never changed. Where a case was tried again, its last attempt counts.
 """
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import files
 from harness.errors import HarnessError, UnreadableInput, UsageError
-from harness.results.record import SCHEMA_VERSION, OpRow, Record, arrow_schema
+from harness.results.record import SCHEMA_VERSION, OpRow, Record, SampleRow, arrow_schema
 from harness.results.rows import from_json_row, to_json_row
 from harness.spec.base import parse
 from harness.spec.study import Study, Suite
@@ -36,9 +38,14 @@ ENVIRONMENT_FILE = "environment.json"
 JOURNAL_FILE = "journal.jsonl"
 RECORDS_FILE = "records.parquet"
 OPS_FILE = "ops.parquet"
+SAMPLES_FILE = "samples.parquet"
+LOGS_FOLDER = "logs"
 
 #: Everything that makes a run; a folder may hold other files beside them.
-RUN_FILES = (STUDY_FILE, ENVIRONMENT_FILE, JOURNAL_FILE, RECORDS_FILE, OPS_FILE)
+RUN_FILES = (STUDY_FILE, ENVIRONMENT_FILE, JOURNAL_FILE, RECORDS_FILE, OPS_FILE, SAMPLES_FILE)
+
+#: The tables of a run and what a row of each is.
+_TABLES: dict[str, type[Record | OpRow | SampleRow]] = {RECORDS_FILE: Record, OPS_FILE: OpRow, SAMPLES_FILE: SampleRow}
 
 #: Parquet metadata: how long the journal was when the tables were made from it, and what of it could not be read.
 _JOURNAL_BYTES = b"journal_bytes"
@@ -47,8 +54,8 @@ _DAMAGE = b"journal_damage"
 #: Damaged lines that are named; the rest is counted.
 _NAMED = 20
 
-#: Run, number in the plan, and the try where it is not the first.
-_ATTEMPT_ID = re.compile(r"[^.]+\.[0-9]{1,9}(\.[0-9]{1,9})?")
+#: Run, number in the plan, the replicate where there are some, and the try where it is not the first.
+_ATTEMPT_ID = re.compile(r"(?P<slot>[^.]+\.[0-9]{1,9}(\.r[0-9]{1,4})?)(\.[0-9]{1,9})?")
 
 
 class LaterRelease(UnreadableInput):
@@ -61,10 +68,13 @@ class Attempt:
 
     record: Record
     ops: tuple[OpRow, ...] = ()
+    samples: SampleRow | None = None
 
     def to_line(self) -> str:
         """The journal line; NaN and infinity are no JSON and raise ValueError."""
-        data = {"record": to_json_row(self.record), "ops": [to_json_row(op) for op in self.ops]}
+        data: dict[str, Any] = {"record": to_json_row(self.record), "ops": [to_json_row(op) for op in self.ops]}
+        if self.samples:
+            data["samples"] = to_json_row(self.samples)
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -83,23 +93,30 @@ class Attempt:
                 )
             record = from_json_row(Record, data["record"])
             ops = tuple(from_json_row(OpRow, op) for op in data["ops"])
-            _check_ids(record, ops)
-            return cls(record, ops)
+            samples = from_json_row(SampleRow, data["samples"]) if "samples" in data else None
+            _check_ids(record, (*ops, *([samples] if samples else [])))
+            return cls(record, ops, samples)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnreadableInput(f"{where}: not a record: {str(error)[:200]}") from None
 
 
-def _check_ids(record: Record, ops: Iterable[OpRow]) -> None:
+def _check_ids(record: Record, children: Iterable[OpRow | SampleRow]) -> None:
     if not _ATTEMPT_ID.fullmatch(record.attempt_id):
         raise ValueError(f"attempt_id is {record.attempt_id[:40]!r}, and not run, dot and number")
-    if any(op.attempt_id != record.attempt_id for op in ops):
-        raise ValueError(f"attempt_id is {record.attempt_id!r}, and another in its ops")
+    if any(child.attempt_id != record.attempt_id for child in children):
+        raise ValueError(f"attempt_id is {record.attempt_id!r}, and another in its ops or samples")
 
 
 def slot_of(attempt_id: str) -> str:
-    """The place in the run that an attempt fills; a second try has the same slot."""
-    run_id, number, *_ = attempt_id.split(".")
-    return f"{run_id}.{number}"
+    """The place in the run that an attempt fills, one for each replicate; a second try has the same slot."""
+    found = _ATTEMPT_ID.fullmatch(attempt_id)
+    assert found, attempt_id
+    return found["slot"]
+
+
+def is_replicate(attempt_id: str) -> bool:
+    """Whether an attempt is one of several processes that measure the same case."""
+    return ".r" in slot_of(attempt_id)
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,8 @@ class Run:
     environment: dict[str, Any] = field(default_factory=dict)
     damage: tuple[str, ...] = ()
     """What could not be read, in words."""
+    samples: pd.DataFrame | None = None
+    """Raw samples of measured rows, by attempt."""
 
 
 class RunFolder:
@@ -207,25 +226,31 @@ def latest_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 def write_tables(path: Path) -> None:
-    """Write `records.parquet` and `ops.parquet` from the journal."""
+    """Write `records.parquet`, `ops.parquet` and `samples.parquet` from the journal."""
     import pyarrow.parquet as pq
 
     size = (path / JOURNAL_FILE).stat().st_size
     attempts, damage = read_attempts(path)
-    records, ops = _tables(latest_attempts(attempts))
+    tables = _tables(latest_attempts(attempts))
     told = json.dumps([text.removeprefix(f"{path}{os.sep}") for text in damage])
-    for name, table in ((RECORDS_FILE, records), (OPS_FILE, ops)):
+    for name, table in zip(_TABLES, tables, strict=True):
         metadata = {**(table.schema.metadata or {}), _JOURNAL_BYTES: str(size).encode(), _DAMAGE: told.encode()}
         with files.atomic_writer(path / name) as file:
             pq.write_table(table.replace_schema_metadata(metadata), file)
 
 
-def _tables(attempts: list[Attempt]) -> tuple[pa.Table, pa.Table]:
+def _tables(attempts: list[Attempt]) -> list[pa.Table]:
+    """The tables of `_TABLES`, in that order."""
     import pyarrow as pa
 
-    records = pa.Table.from_pylist([to_json_row(one.record) for one in attempts], schema=arrow_schema(Record))
-    ops = pa.Table.from_pylist([to_json_row(op) for one in attempts for op in one.ops], schema=arrow_schema(OpRow))
-    return records, ops
+    rows: dict[type[Record | OpRow | SampleRow], list[Any]] = {
+        Record: [one.record for one in attempts],
+        OpRow: [op for one in attempts for op in one.ops],
+        SampleRow: [one.samples for one in attempts if one.samples],
+    }
+    return [
+        pa.Table.from_pylist([to_json_row(row) for row in rows[kind]], arrow_schema(kind)) for kind in _TABLES.values()
+    ]
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -234,8 +259,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     if not is_run(folder):
         raise UsageError(f"{folder}: holds no run; a run folder has {JOURNAL_FILE} (see `trtllm-harness run --help`)")
     suite, studies = _read_study(folder / STUDY_FILE)
-    (records, ops), damage = _read_tables(folder)
-    return Run(folder, suite, studies, records.to_pandas(), ops.to_pandas(), read_environment(folder), tuple(damage))
+    tables, damage = _read_tables(folder)
+    records, ops, samples = (table.to_pandas() for table in tables)
+    return Run(folder, suite, studies, records, ops, read_environment(folder), tuple(damage), samples)
 
 
 def _read_study(path: Path) -> tuple[Suite, tuple[Study, ...]]:
@@ -257,7 +283,7 @@ def load(path: str | os.PathLike[str]) -> pd.DataFrame:
     return read_run(path).records
 
 
-def _read_tables(folder: Path) -> tuple[tuple[pa.Table, pa.Table], list[str]]:
+def _read_tables(folder: Path) -> tuple[list[pa.Table], list[str]]:
     """The Parquet tables where they are as long as the journal, else the journal itself."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -267,11 +293,14 @@ def _read_tables(folder: Path) -> tuple[tuple[pa.Table, pa.Table], list[str]]:
         raise UnreadableInput(f"{journal}: is missing; nothing was priced yet (go on with --resume), or it was lost")
     size = journal.stat().st_size
     try:
-        tables = [pq.read_table(folder / name, memory_map=False) for name in (RECORDS_FILE, OPS_FILE)]
+        tables = [pq.read_table(folder / name, memory_map=False) for name in _TABLES]
         current = all(int((table.schema.metadata or {}).get(_JOURNAL_BYTES, b"-1")) == size for table in tables)
-        if current and tables[0].schema.equals(arrow_schema(Record)) and tables[1].schema.equals(arrow_schema(OpRow)):
+        known = all(
+            table.schema.equals(arrow_schema(kind)) for table, kind in zip(tables, _TABLES.values(), strict=True)
+        )
+        if current and known:
             told = json.loads(tables[0].schema.metadata[_DAMAGE])
-            return (tables[0], tables[1]), [f"{folder}{os.sep}{text}" for text in told]
+            return tables, [f"{folder}{os.sep}{text}" for text in told]
     except (OSError, ValueError, LookupError, pa.ArrowException):
         pass  # absent or damaged: the journal is the truth
     attempts, damage = read_attempts(folder)

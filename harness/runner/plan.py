@@ -1,20 +1,21 @@
 """Plan a suite: every case in order, judged by lint and for memory, counted before anything is done.
 
 Memory is judged at level `model` only: a study of ops or layers asks about kernels, not about a model that would be
-deployed as it stands.
+deployed as it stands. On a CPU only impossible shapes and splits are rejected; how much memory it has is not known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.cost.remedies import rejection
 from harness.errors import UsageError
-from harness.hardware import load_system
-from harness.lint import Finding, lint_case
+from harness.hardware import check_system, is_gpu, load_system
+from harness.lint import Finding, Settings, lint_case
+from harness.lint.check import DEFAULTS
 from harness.spec.case import Case
 from harness.spec.expand import PlannedCase, count_cases, expand
 from harness.spec.load import base_variant
@@ -45,6 +46,19 @@ class Plan:
     suite: Suite
     studies: tuple[Study, ...]
     steps: tuple[Step, ...]
+    whole: tuple[Step, ...] = ()
+    """Where only a part of a plan is asked, all of its steps, for which engines are made; else nothing."""
+    ignore_memory: bool = False
+
+    def judged_for(self, version: str, settings: Settings) -> Plan:
+        """The same plan, its cases judged by lint for another version of TensorRT-LLM and its settings."""
+
+        def judged(steps: Iterable[Step]) -> tuple[Step, ...]:
+            return tuple(
+                replace(one, rejection=_rejection(one.planned, self.ignore_memory, version, settings)) for one in steps
+            )
+
+        return replace(self, steps=judged(self.steps), whole=judged(self.whole))
 
     def summary(self) -> dict[str, Any]:
         """Counts for people and scripts."""
@@ -76,14 +90,14 @@ def make_plan(
     for study in studies:
         try:
             for system in dict.fromkeys(key for part in study.parts for key in part.systems):
-                load_system(system)
+                check_system(system)
             planned += expand(study, base_variant(study))
         except UsageError as error:
             findings += error.findings
     if findings:
         raise UsageError(*dict.fromkeys(findings))
     steps = (Step(number, one, _rejection(one, ignore_memory)) for number, one in enumerate(planned))
-    return Plan(suite, tuple(studies), tuple(steps))
+    return Plan(suite, tuple(studies), tuple(steps), ignore_memory=ignore_memory)
 
 
 def _check_size(studies: Sequence[Study], allow_large: bool) -> None:
@@ -97,10 +111,13 @@ def _check_size(studies: Sequence[Study], allow_large: bool) -> None:
         )
 
 
-def _rejection(planned: PlannedCase, ignore_memory: bool) -> str:
+def _rejection(
+    planned: PlannedCase, ignore_memory: bool, version: str | None = None, settings: Settings = DEFAULTS
+) -> str:
     if planned.skip_reason:
         return ""
-    errors = [finding for finding in lint_case(planned.case) if finding.severity == "error"]
+    found = lint_case(planned.case, version=version, settings=settings)
+    errors = [finding for finding in found if finding.severity == "error"]
     if errors or ignore_memory or planned.level != "model":
         return "; ".join(_text(finding) for finding in errors)
     return out_of_memory(planned.case)
@@ -108,6 +125,8 @@ def _rejection(planned: PlannedCase, ignore_memory: bool) -> str:
 
 def out_of_memory(case: Case) -> str:
     """Why a case does not fit and what would, or nothing; a split that is impossible has no size to weigh."""
+    if not is_gpu(case.system):
+        return ""
     try:
         reason = rejection(case, load_system(case.system))
     except ValueError:

@@ -12,6 +12,7 @@ from harness import files
 from harness.errors import Interrupted, UnreadableInput, UsageError
 from harness.results.store import (
     JOURNAL_FILE,
+    LOGS_FOLDER,
     OPS_FILE,
     RECORDS_FILE,
     RUN_FILES,
@@ -60,6 +61,9 @@ def _beside(out: Path) -> Iterator[Path]:
 
 def _move(aside: Path, out: Path) -> None:
     try:
+        if (aside / LOGS_FOLDER).is_dir():
+            shutil.rmtree(out / LOGS_FOLDER, ignore_errors=True)
+            (aside / LOGS_FOLDER).replace(out / LOGS_FOLDER)
         for name in RUN_FILES:
             if (aside / name).exists():
                 (aside / name).replace(out / name)

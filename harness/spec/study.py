@@ -15,9 +15,9 @@ from harness.spec.bounds import Name, checked_name
 from harness.spec.claims import Claim, Place, Quantity, SomePlace
 from harness.spec.variant import Variant
 
-#: What a time is of: the ops that a study names, all decoder layers, or these with embedding and lm_head. A pricer
-#: answers at the level asked; levels are never compared with each other.
-Level = Literal["op", "layer", "model"]
+#: What a time is of: the ops that a study names, all decoder layers, these with embedding and lm_head, or requests that
+#: a server answered. A pricer answers at the level asked, all but `serve`; levels are never compared with each other.
+Level = Literal["op", "layer", "model", "serve"]
 
 
 def _as_list(value: Any) -> Any:

@@ -10,20 +10,37 @@ from harness.spec.base import AlsoOne, Spec
 from harness.spec.bounds import Flag, Heads, Layers, Name, Size, SizeOrZero
 
 #: Weight formats of a checkpoint. `fp8` has one fixed scale per tensor (NVIDIA Model Optimizer), `fp8_block` one per
-#: 128 x 128 block, `nvfp4` one FP8 scale per 16 values and one FP32 scale per tensor.
-WeightFormat = Literal["bf16", "fp8", "fp8_block", "nvfp4"]
-KvFormat = Literal["bf16", "fp8", "nvfp4"]
-AttnFormat = Literal["bf16", "fp8"]
+#: 128 x 128 block, `nvfp4` one FP8 scale per 16 values and one FP32 scale per tensor. `fp32` is no quantisation but the
+#: number format of a whole model, which CPUs compute in; TensorRT-LLM runs none of it.
+WeightFormat = Literal["bf16", "fp8", "fp8_block", "nvfp4", "fp32"]
+KvFormat = Literal["bf16", "fp8", "nvfp4", "fp32"]
+AttnFormat = Literal["bf16", "fp8", "fp32"]
 LayerAttention = Literal["full", "sliding", "mla", "none"]
 
 
 class WeightFormats(Spec):
-    """Weight format per module group. Router and embeddings always stay bf16."""
+    """Weight format per module group. Router, norms and embeddings stay bf16, or fp32 where all groups are."""
 
     attention: WeightFormat = "bf16"
     ffn: WeightFormat = "bf16"
     experts: WeightFormat = "bf16"
     lm_head: WeightFormat = "bf16"
+
+    @model_validator(mode="after")
+    def _fp32_is_whole(self) -> WeightFormats:
+        groups = self.model_dump()
+        others = [f"{name} {stored}" for name, stored in groups.items() if stored != "fp32"]
+        if 0 < len(others) < len(groups):
+            raise ValueError(
+                f"fp32 is the number format of a whole model, and here is {', '.join(others)}; "
+                "`weights: fp32` makes all of it fp32"
+            )
+        return self
+
+    @property
+    def unquantised(self) -> Literal["bf16", "fp32"]:
+        """What is never quantised: activations between modules, router, norms, embeddings."""
+        return "fp32" if self.attention == "fp32" else "bf16"
 
 
 class Mla(Spec):
@@ -60,8 +77,11 @@ def _as_tuple(value: Any) -> Any:
 
 
 def spread_formats(value: Any) -> Any:
-    """`weights: fp8` sets attention, FFN and experts alike; lm_head stays bf16 unless named."""
-    return {"attention": value, "ffn": value, "experts": value} if isinstance(value, str) else value
+    """`weights: fp8` sets attention, FFN and experts alike; lm_head stays bf16 unless named, or all is fp32."""
+    if not isinstance(value, str):
+        return value
+    groups = {"attention": value, "ffn": value, "experts": value}
+    return {**groups, "lm_head": value} if value == "fp32" else groups
 
 
 class Variant(Spec):

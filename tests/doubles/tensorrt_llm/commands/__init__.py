@@ -1,0 +1,1 @@
+"""Command lines; `tests/doubles/bin` has them as executables."""
