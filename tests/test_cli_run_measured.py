@@ -81,12 +81,18 @@ def test_an_unfit_machine_is_4(run: CommandLine, faults: Path, tmp_path: Path) -
         (("--on", FAULTY, "--retry-failed"), "--retry-failed goes with --resume"),
         (("--on", FAULTY, "--threads", 2, "--backend-option", "threads=3"), "contradict"),
         (("--on", FAULTY, "--backend-option", "a=[1]"), "is neither a number nor a text"),
-        (("--on", FAULTY, "--budget", "soon"), "'soon' is no time above 0; write 90s, 30m or 1h30m"),
+        (("--on", FAULTY, "--budget", "soon"), "'soon' is no time above 0 and up to a year; write 90s, 30m or 1h30m"),
         (
             ("--on", "pytorch"),
             "'pytorch' is not one of auto, tables, roofline, torch, trtllm, nor package.module:Class",
         ),
         (("--on", "no.such:Thing"), "no backend 'no.such:Thing'"),
+        (("--on", "os:path"), "no backend 'os:path' (it is no class with name,"),
+        (("--on", "json:JSONDecoder"), "'json:JSONDecoder' (it is no class with name, open, prepare, close)"),
+        (("--on", "torch", "--backend-option", "thread=2"), "error: --on torch has no option 'thread'; it has device,"),
+        (("--on", "torch", "--threads", 100_000), ", the processors of this machine, not 100000"),
+        (("--on", FAULTY, "--budget", f"{'9' * 400}h"), "is no time above 0 and up to a year"),
+        (("--on", FAULTY, "--target-pct", "inf"), "inf is not in the range 0<x<=100"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(

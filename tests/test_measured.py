@@ -99,6 +99,11 @@ def test_a_quantile_lies_between_the_values_and_grows(values: list[float], share
     assert quantile(ordered, share / 2) <= found * (1 + 1e-12)
 
 
+def test_one_sample_says_nothing_of_how_samples_lie() -> None:
+    record = attempt(planned(), measurement((3.0,), rounds=(0,))).record
+    assert (record.samples, record.sample_iqr_pct, record.sample_p90_ms, record.sample_p99_ms) == (1, None, None, None)
+
+
 def test_where_it_ran_is_in_the_record() -> None:
     record = attempt(planned()).record
     assert (record.attempt_id, record.run_id, record.replicate, record.arms) == (

@@ -76,6 +76,7 @@ def test_disturbed_rows_decide_nothing_and_the_load_is_told() -> None:
     assert "6 of 6 rows decide nothing because others kept up to 1.31 processors busy (noisy); none is left" in (
         all_of_it.finding
     )
+    assert all_of_it.key.endswith("× (3 replicates)")
     two = verdict(a_study({**RATIO, "at_most": 0.9}), changes=lambda _, replicate: busy if replicate else {})
     assert (two.verdict, two.reason) == ("cannot tell", "others kept up to 1.31 processors busy (noisy)")
 

@@ -121,7 +121,7 @@ def test_a_run_is_never_written_over(tmp_path: Path) -> None:
 
 def test_resuming_another_plan_is_an_error(tmp_path: Path) -> None:
     run_priced(plan(), tmp_path / "run", ROOFLINE)
-    with pytest.raises(UsageError, match="made from another plan"):
+    with pytest.raises(UsageError, match=r"made from another plan: .* or --replace to price it anew"):
         run_priced(plan(axes={"G": [2]}), tmp_path / "run", ROOFLINE, resume=True)
 
 

@@ -17,7 +17,7 @@ from measured_run import Machine, measured_attempts, write
 from harness.report import build_report, report_data, write_report
 from harness.report.html import render_html
 from harness.report.markdown import render_markdown
-from harness.report.measured import failures_table, run_facts_table
+from harness.report.measured import failures_table, run_facts_table, summary_text
 from harness.report.terminal import summary_lines
 from harness.results.record import QUESTION
 from harness.results.store import Attempt, Run
@@ -127,6 +127,12 @@ def test_markdown_has_the_same(measured: Run) -> None:
 def test_the_terminal_says_what_ran_and_what_failed(measured: Run) -> None:
     lines = list(summary_lines(build_report([measured])))
     assert "ran on NVIDIA H200: 3 replicates, 23 of 24 rows, 920 samples; 1 crash; 1 noisy" in lines
+
+
+def test_the_terminal_says_why_nothing_was_timed(measured: Run) -> None:
+    why = "this worker runs on a CPU, and the case asks for h200_sxm"
+    records = measured.records.assign(status="unsupported", reason=why)
+    assert summary_text(records) == f"nothing was timed: none of 24 rows; first unsupported: {why}"
 
 
 def test_data_has_it_too(measured: Run) -> None:

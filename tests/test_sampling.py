@@ -245,7 +245,7 @@ def test_an_impossible_policy_is_refused_with_all_that_is_wrong():
         SamplingPolicy(min_samples=50, max_samples=40, take=0, target_pct=0.0, max_warmup=10)
     assert caught.value.findings == (
         "take 0: must be at least 1",
-        "target_pct 0.0: must be above 0",
+        "target_pct 0.0: must be a number above 0",
         "max_samples 40: must be at least min_samples, 50",
         "max_warmup 10: must be at least warmup_decode and warmup_prefill",
     )

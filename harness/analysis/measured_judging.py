@@ -222,7 +222,7 @@ class MeasuredJudged(Judged):
     def _group_text(self, group: Group) -> str:
         intervals = self._intervals(group)
         if not any(one.is_known for one in intervals.values()):
-            return f"{super()._group_text(group)} ({replicates_text(_blocks_of(group).count or 1)})"
+            return f"{super()._group_text(group)} ({replicates_text(self._read(group))})"
         several = len(intervals) > 1
         told = [
             f"{self.kind.label(item).rpartition(', ')[2]} {self._interval_text(one)}" if several
@@ -232,10 +232,15 @@ class MeasuredJudged(Judged):
         of = replicates_text(_blocks_of(group).count)
         return f"{super()._group_text(group)}, 99 % interval over {of} {', '.join(told)}"
 
+    def _read(self, group: Group) -> int:
+        """Replicates behind the numbers of a group: those that are compared, or where there are none, all."""
+        rows = group.rows if isinstance(group, MeasuredGroup) else ()
+        return _blocks_of(group).count or len({self.evidence.replicate[row["attempt_id"]] for row in rows}) or 1
+
     def _intervals(self, group: Group) -> dict[Item, Interval]:
         readings, blocks = group.readings(), _blocks_of(group)
         if blocks.count < 2:
-            return {item: Interval(math.nan, math.nan, blocks.count or 1) for item in readings}
+            return {item: Interval(math.nan, math.nan, self._read(group)) for item in readings}
         return self.rule.intervals(readings, blocks)
 
     def _interval_text(self, interval: Interval) -> str:
@@ -276,7 +281,7 @@ class MeasuredJudged(Judged):
             plain.label, plain.value, plain.unit, plain.where, plain.judged,
             low=factor * interval.low if known and interval else None,
             high=factor * interval.high if known and interval else None,
-            replicates=_blocks_of(group).count or 1,
+            replicates=self._read(group),
         )  # fmt: skip
 
 

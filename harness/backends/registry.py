@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Mapping
 
 from harness.backends.base import Backend
 from harness.backends.signature import Signature
 from harness.errors import UsageError
+from harness.spec.axes import Scalar
 
 #: Name → where its class is, and the package without which it cannot work.
 _KNOWN = {
     "torch": ("harness.backends.torch_ops.backend:TorchBackend", "torch"),
     "trtllm": ("harness.backends.trtllm.backend:TrtllmBackend", "tensorrt_llm"),
 }
+#: What `harness.backends.base.Backend` has.
+_PARTS = ("name", "open", "prepare", "close")
 
 #: Name → what gives the failures that a backend knows.
 _FAILURES = {"trtllm": "harness.backends.trtllm.failures:signatures"}
@@ -21,6 +25,12 @@ _FAILURES = {"trtllm": "harness.backends.trtllm.failures:signatures"}
 
 #: Name → what opens a backend that loads engines before there is one.
 _OPENINGS = {"trtllm": "harness.backends.trtllm.opening:TrtllmOpening"}
+
+#: Name → what reads and checks its options.
+_OPTIONS = {
+    "torch": "harness.backends.torch_ops.options:read_options",
+    "trtllm": "harness.backends.trtllm.options:read_options",
+}
 
 
 def loads_engines(name: str) -> bool:
@@ -66,9 +76,19 @@ def make_backend(name: str) -> Backend:
     """Return a new backend. Raises UsageError where there is none of this name."""
     place = _KNOWN[name][0] if name in _KNOWN else name
     module, _, attribute = place.partition(":")
+    known = f"known: {', '.join(_KNOWN)}, or package.module:Class"
     try:
-        made: Backend = getattr(importlib.import_module(module), attribute)()
+        kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        known = ", ".join(_KNOWN)
-        raise UsageError(f"no backend {name!r} ({error}); known: {known}, or package.module:Class") from error
+        raise UsageError(f"no backend {name!r} ({error}); {known}") from error
+    if not isinstance(kind, type) or not all(hasattr(kind, part) for part in _PARTS):
+        raise UsageError(f"no backend {name!r} (it is no class with {', '.join(_PARTS)}); {known}")
+    made: Backend = kind()
     return made
+
+
+def check_options(name: str, options: Mapping[str, Scalar]) -> None:
+    """Raise UsageError where a known backend does not take these options; another one says so when it is opened."""
+    module, _, attribute = _OPTIONS.get(name, "").partition(":")
+    if module:
+        getattr(importlib.import_module(module), attribute)(options)

@@ -202,6 +202,11 @@ def failures_table(records: pd.DataFrame, systems: Mapping[str, str]) -> Table:
     return without_empty(table("Failures", columns, rows, "Each is one attempt; logs lie in the run folder."))
 
 
+def _shortened(reason: Any, most: int = 240) -> str:
+    said = text(reason)
+    return said if len(said) <= most else f"{said[:most]}…"
+
+
 def summary_text(records: pd.DataFrame) -> str:
     """`ran on NVIDIA H200: 3 replicates, 24 of 26 rows, 1,200 samples; 1 crash, 1 oom; 2 noisy`; or nothing."""
     rows = ran(records).to_dict("records")
@@ -212,6 +217,9 @@ def summary_text(records: pd.DataFrame) -> str:
     samples = sum(int(row["samples"]) for row in ok if not is_null(row["samples"]))
     failed = Counter(row["status"] for row in rows if row["status"] in ADVICE)
     flags = Counter(flag for row in ok for flag in row["flags"])
+    if not ok:
+        first = next((row for row in rows if row["status"] not in ADVICE), rows[0])
+        return f"nothing was timed: none of {len(rows):,} rows; first {first['status']}: {_shortened(first['reason'])}"
     on = _distinct(rows, "device") or _distinct(rows, "system")
     parts = [f"{replicates_text(replicates)}, {len(ok):,} of {len(rows):,} rows, {samples:,} samples"]
     parts += [", ".join(f"{count} {name}" for name, count in found.items()) for found in (failed, flags) if found]

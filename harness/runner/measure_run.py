@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.backends.base import BackendFacts, Setting
-from harness.backends.registry import known_failures, loads_engines, make_backend, opening_of
+from harness.backends.registry import check_options, known_failures, loads_engines, make_backend, opening_of
 from harness.errors import EnvironmentUnfit
 from harness.results.build import Answerer, unpriced_attempt
 from harness.results.store import LOGS_FOLDER
@@ -112,7 +112,8 @@ def run_measured(
     a GPU is in use by others or the backend cannot be opened, Interrupted on Ctrl-C and SIGTERM. What was finished
     before is kept in every case, and no process is left.
     """
-    make_backend(options.on)  # an unknown one is told before anything is written
+    make_backend(options.on)  # an unknown one is told before anything is written, as is an option that it has not
+    check_options(options.on, options.backend_options)
     notes: list[str] = []
     try:
         with ExitStack() as stack:

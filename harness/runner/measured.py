@@ -118,7 +118,7 @@ def _sampling(measurement: Measurement) -> dict[str, Any]:
         "stop_reason": measurement.stop_reason,
         "warmup_drift_pct": measurement.warmup_drift_pct,
     }
-    median = quantile(times, 0.5) if times else 0.0
+    median = quantile(times, 0.5) if len(times) > 1 else 0.0  # one sample says nothing of how samples lie
     if median > 0:
         figures["sample_iqr_pct"] = (quantile(times, 0.75) - quantile(times, 0.25)) / median * 100
         figures["sample_p90_ms"] = quantile(times, 0.90) * measurement.facts.scale

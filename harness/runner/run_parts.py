@@ -16,7 +16,16 @@ from harness.errors import Interrupted, UsageError
 from harness.results.build import Answerer, what_is_asked
 from harness.results.environment import environment_facts
 from harness.results.record import Record, Status
-from harness.results.store import JOURNAL_FILE, Attempt, RunFolder, is_run, open_run, read_attempts, read_environment
+from harness.results.store import (
+    JOURNAL_FILE,
+    Attempt,
+    RunFolder,
+    is_replicate,
+    is_run,
+    open_run,
+    read_attempts,
+    read_environment,
+)
 from harness.runner.plan import Plan, Step
 from harness.version import __version__
 
@@ -88,7 +97,12 @@ def earlier_of_plan(claim: Claim, plan: Plan) -> Iterator[tuple[Attempt, Step]]:
     for attempt in claim.attempts:
         step = by_number.get(number_of(attempt.record.attempt_id))
         if step is None or not _same_place(attempt, step):
-            raise UsageError("the run was made from another plan; take another --out, or --replace to price it anew")
+            anew = "" if is_replicate(attempt.record.attempt_id) else ", or --replace to price it anew"
+            raise UsageError(
+                f"the run in {claim.out} was made from another plan: its {attempt.record.attempt_id} "
+                f"{'has no place in this one' if step is None else 'is another case there'}; "
+                f"take the study that it was made from, or another --out{anew}"
+            )
         yield attempt, step
 
 

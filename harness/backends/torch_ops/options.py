@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -39,6 +40,9 @@ def read_options(given: Mapping[str, Scalar]) -> Options:
         value = given.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             findings.append(f"--on torch: {name} must be a whole number of at least 1, not {value!r}")
+    threads, cpus = given.get("threads"), os.cpu_count() or 1
+    if isinstance(threads, int) and threads > cpus:
+        findings.append(f"--on torch: threads must be at most {cpus}, the processors of this machine, not {threads}")
     for name, allowed in (("device", ("cuda", "cpu")), ("sdpa", tuple(SDPA_BACKENDS))):
         value = given.get(name)
         if value is not None and value not in allowed:
