@@ -104,7 +104,7 @@ def test_a_cache_of_another_kind_is_named(folder: Folders) -> None:
     path = folder("llama-3-8b", quant={"quantization": {**FP8, "kv_cache_quant_algo": "INT8"}})
     assert problems(path) == [
         (
-            "hf_quant_config.json: kv_format would be INT8, and a variant knows bf16, fp8, nvfp4; "
+            "hf_quant_config.json: kv_format would be INT8, and a variant knows bf16, fp8, nvfp4, fp32; "
             "say which to assume, for example --set kv_format=fp8"
         )
     ]
