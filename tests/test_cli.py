@@ -127,6 +127,7 @@ def test_bad_input_is_one_clear_message_and_exit_2(
         assert not (study.parent / "out").exists()
 
 
+@pytest.mark.thorough
 def test_a_large_sweep_runs_with_yes(run: CommandLine, study: Path) -> None:
     outcome = run("plan", study, "-a", "ffn=1..6000", "--yes", "--json")
     assert outcome.code == 0

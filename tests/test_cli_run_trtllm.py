@@ -157,6 +157,7 @@ def test_a_row_says_what_was_loaded_and_what_it_was_given(run: CommandLine, smal
     assert "building engine" not in again.err
 
 
+@pytest.mark.thorough
 def test_replicates_share_the_autotuners_cache(run: CommandLine, small: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("run", small, "--on", "trtllm", "--level", "layer", "--replicates", 2, "--out", out).code == 0
@@ -165,6 +166,7 @@ def test_replicates_share_the_autotuners_cache(run: CommandLine, small: Path, tm
     assert {Path(path).parent for _, path in caches} == {out / "autotuner" / "1.3.0rc24"}
 
 
+@pytest.mark.thorough
 def test_engines_go_beside_the_run_where_nothing_is_said(
     run: CommandLine, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +326,7 @@ def test_an_instance_that_does_not_start_is_tried_twice_and_not_for_every_case(
     assert [("was not tried" in str(one.reason)) for one in found] == [False, False, True, True]
 
 
+@pytest.mark.thorough
 def test_a_leaking_instance_leaves_no_process(
     run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -444,6 +447,7 @@ def test_the_budget_ends_a_run(run: CommandLine, small: Path, tmp_path: Path) ->
     assert {one.status for one in records(tmp_path / "run")} == {"ok"}
 
 
+@pytest.mark.thorough
 def test_one_case_is_asked_again_with_the_settings_of_its_run(run: CommandLine, small: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("run", small, *ONE, "--out", out).code == 0

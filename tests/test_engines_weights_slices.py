@@ -6,7 +6,6 @@ import pytest
 
 from harness.engines import weights_slices
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
@@ -26,6 +25,8 @@ pytestmark = pytest.mark.torch
 def test_rows_are_packed_with_their_scales(
     monkeypatch: pytest.MonkeyPatch, rows: int, scale: tuple[int, ...], asked: list[int]
 ) -> None:
+    import torch
+
     monkeypatch.setattr(weights_slices, "SLICE_VALUES", 4 * 32)
     weight = torch.arange(rows * 32).reshape(rows, 32)
     scales = torch.arange(float(torch.Size(scale).numel())).reshape(scale)

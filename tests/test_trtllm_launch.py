@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,17 +67,22 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mpirun_command(4, ["python", "x.py"], as_root=True) == ["/opt/mpirun", "--allow-run-as-root", *plain]
 
 
-RANKS = "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], os.environ['OMPI_COMM_WORLD_SIZE'])"
+#: Each rank leaves a file: mpirun may merge what several print at once.
+RANKS = """
+import os, pathlib, sys
+pathlib.Path(sys.argv[1], os.environ["OMPI_COMM_WORLD_RANK"]).write_text(os.environ["OMPI_COMM_WORLD_SIZE"])
+"""
 
 
 @pytest.mark.mpi
-def test_more_ranks_than_cores_start_under_what_slurm_left() -> None:
+def test_more_ranks_than_cores_start_under_what_slurm_left(tmp_path: Path) -> None:
     """Real processes of the real mpirun, as any user, in an allocation that has one slot."""
     left = {"SLURM_NTASKS": "1", "SLURM_JOB_ID": "7", "SLURM_NODELIST": "other", "SLURM_TASKS_PER_NODE": "1"}
     clean = for_own_ranks({**os.environ, **left})
     assert {*left} <= {*clean.cleared}
     ranks = (os.cpu_count() or 1) + 2
-    command = mpirun_command(ranks, [sys.executable, "-c", RANKS])
+    command = mpirun_command(ranks, [sys.executable, "-c", RANKS, str(tmp_path)])
     done = subprocess.run(command, env=clean.variables, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(f"{rank} {ranks}" for rank in range(ranks))
+    told = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert told == {str(rank): str(ranks) for rank in range(ranks)}
