@@ -12,8 +12,8 @@ from harness.errors import UnreadableInput
 from harness.results.record import SCHEMA_VERSION, OpRow, Record, arrow_schema
 from harness.results.rows import to_json_row
 from harness.results.store import (
-    _DAMAGE,
-    _JOURNAL_BYTES,
+    JOURNAL_BYTES,
+    JOURNAL_DAMAGE,
     JOURNAL_FILE,
     OPS_FILE,
     RECORDS_FILE,
@@ -65,11 +65,11 @@ def _current(
     try:
         with pq.ParquetFile(folder / name, memory_map=False) as file:
             metadata = file.schema_arrow.metadata or {}
-            if int(metadata.get(_JOURNAL_BYTES, b"-1")) != (folder / JOURNAL_FILE).stat().st_size:
+            if int(metadata.get(JOURNAL_BYTES, b"-1")) != (folder / JOURNAL_FILE).stat().st_size:
                 return None
             if not file.schema_arrow.equals(arrow_schema(kind)):
                 return None
-            damage = [f"{folder}{os.sep}{text}" for text in json.loads(metadata[_DAMAGE])]
+            damage = [f"{folder}{os.sep}{text}" for text in json.loads(metadata[JOURNAL_DAMAGE])]
             return file.read(columns=list(columns)).select(list(columns)), damage
     except (OSError, ValueError, LookupError, pa.ArrowException):
         return None  # the journal is the truth

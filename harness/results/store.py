@@ -48,8 +48,8 @@ RUN_FILES = (STUDY_FILE, ENVIRONMENT_FILE, JOURNAL_FILE, RECORDS_FILE, OPS_FILE,
 _TABLES: dict[str, type[Record | OpRow | SampleRow]] = {RECORDS_FILE: Record, OPS_FILE: OpRow, SAMPLES_FILE: SampleRow}
 
 #: Parquet metadata: how long the journal was when the tables were made from it, and what of it could not be read.
-_JOURNAL_BYTES = b"journal_bytes"
-_DAMAGE = b"journal_damage"
+JOURNAL_BYTES = b"journal_bytes"
+JOURNAL_DAMAGE = b"journal_damage"
 
 #: Damaged lines that are named; the rest is counted.
 _NAMED = 20
@@ -234,7 +234,7 @@ def write_tables(path: Path) -> None:
     tables = _tables(latest_attempts(attempts))
     told = json.dumps([text.removeprefix(f"{path}{os.sep}") for text in damage])
     for name, table in zip(_TABLES, tables, strict=True):
-        metadata = {**(table.schema.metadata or {}), _JOURNAL_BYTES: str(size).encode(), _DAMAGE: told.encode()}
+        metadata = {**(table.schema.metadata or {}), JOURNAL_BYTES: str(size).encode(), JOURNAL_DAMAGE: told.encode()}
         with files.atomic_writer(path / name) as file:
             pq.write_table(table.replace_schema_metadata(metadata), file)
 
@@ -294,12 +294,12 @@ def _read_tables(folder: Path) -> tuple[list[pa.Table], list[str]]:
     size = journal.stat().st_size
     try:
         tables = [pq.read_table(folder / name, memory_map=False) for name in _TABLES]
-        current = all(int((table.schema.metadata or {}).get(_JOURNAL_BYTES, b"-1")) == size for table in tables)
+        current = all(int((table.schema.metadata or {}).get(JOURNAL_BYTES, b"-1")) == size for table in tables)
         known = all(
             table.schema.equals(arrow_schema(kind)) for table, kind in zip(tables, _TABLES.values(), strict=True)
         )
         if current and known:
-            told = json.loads(tables[0].schema.metadata[_DAMAGE])
+            told = json.loads(tables[0].schema.metadata[JOURNAL_DAMAGE])
             return tables, [f"{folder}{os.sep}{text}" for text in told]
     except (OSError, ValueError, LookupError, pa.ArrowException):
         pass  # absent or damaged: the journal is the truth
